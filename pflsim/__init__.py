@@ -1,0 +1,1 @@
+"""pflsim: an asynchronous message-passing simulator for personalised federated learning."""

@@ -1,0 +1,90 @@
+"""Finds what a run description names: a file of a room, or a user's own `"package.module:name"`.
+
+Each file of a room (`algorithms`, `models`, `datasets`, `partitions`, `schedules`, `topologies`) defines one public
+function or class. Its name in a description is the file's name (`-` and `_` are the same); its settings are the
+keyword parameters of that function, or the fields of that dataclass. Nothing is registered anywhere.
+"""
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import pydantic
+
+from pflsim.errors import DescriptionError
+
+ROOMS = ("algorithms", "models", "datasets", "partitions", "schedules", "topologies")
+
+
+def names(room: str) -> list[str]:
+    """The names that a room offers, sorted, as a run description writes them."""
+    package = importlib.import_module(f"pflsim.{room}")
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(package.__path__))
+
+
+def near_match(word: str, known: list[str]) -> str:
+    """The tail of an error message: what is known, and what was probably meant."""
+    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"known are {', '.join(known)}{meant}"
+
+
+def find(room: str, name: str, key: str) -> Callable[..., Any]:
+    """The function or class that `name` stands for; `key` is where the description says so, for the error."""
+    if ":" in name:
+        return _find_outside(name, key)
+    if name.replace("_", "-") not in names(room):
+        raise DescriptionError(key, name, near_match(name, names(room)) + ', or "package.module:name"')
+    module = importlib.import_module(f"pflsim.{room}.{name.replace('-', '_')}")
+    public = [
+        value
+        for attribute, value in vars(module).items()
+        if not attribute.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+    if len(public) != 1:
+        raise AssertionError(f"{module.__name__} must define one public name, not {len(public)}")
+    found: Callable[..., Any] = public[0]
+    return found
+
+
+def _find_outside(name: str, key: str) -> Callable[..., Any]:
+    module_name, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as problem:
+        raise DescriptionError(key, name, f"cannot be imported ({problem})") from problem
+    if not callable(found):
+        raise DescriptionError(key, name, "must name a function or a class")
+    return found  # type: ignore[no-any-return]
+
+
+def settings_of(found: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The keyword settings that a function or dataclass takes, by name."""
+    parameters = inspect.signature(found).parameters.values()
+    keyword_only = not inspect.isclass(found)
+    return {p.name: p for p in parameters if not keyword_only or p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def validated(found: Callable[..., Any], given: Mapping[str, object], key: str) -> dict[str, Any]:
+    """`given`, checked and converted by the types of `found`'s settings; refuses unknown keys and wrong values."""
+    known = settings_of(found)
+    for name, value in given.items():
+        if name not in known:
+            raise DescriptionError(f"{key}.{name}", value, f"unknown key; {near_match(name, sorted(known))}")
+    hints = get_type_hints(found.__init__ if inspect.isclass(found) else found)  # type: ignore[misc]
+    settings = {}
+    for name, parameter in known.items():
+        if name not in given:
+            if parameter.default is inspect.Parameter.empty:
+                raise DescriptionError(f"{key}.{name}", None, "is required")
+            settings[name] = parameter.default
+            continue
+        try:
+            settings[name] = pydantic.TypeAdapter(hints[name]).validate_python(given[name])
+        except pydantic.ValidationError as problem:
+            reason = "; ".join(error["msg"].lower() for error in problem.errors())
+            raise DescriptionError(f"{key}.{name}", given[name], reason) from problem
+    return settings

@@ -1,0 +1,1 @@
+"""The data sets: one file each, one function `(directory, *, settings) -> Dataset`."""

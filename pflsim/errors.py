@@ -1,0 +1,25 @@
+"""The few error classes; whose fault it is decides which one."""
+
+
+class PflsimError(Exception):
+    """Anything that pflsim raises on purpose."""
+
+
+class DescriptionError(PflsimError):
+    """The run description is wrong: `key` has `value`, and `expected` says what would be right."""
+
+    def __init__(self, key: str, value: object, expected: str) -> None:
+        self.key, self.value, self.expected = key, value, expected
+        super().__init__(f"{key} = {value!r}: {expected}")
+
+
+class RunFailed(PflsimError):
+    """A run that had started could not be finished: `actor` failed in the way that `reason` tells."""
+
+    def __init__(self, actor: str, reason: str) -> None:
+        self.actor, self.reason = actor, reason
+        super().__init__(f"{actor}: {reason}")
+
+
+class BadMessage(PflsimError):
+    """What arrived is not a message that this run may accept; it is counted and dropped, never used."""

@@ -1,0 +1,1 @@
+"""The models: one file each, one function `(shape, classes, *, settings) -> torch.nn.Module`."""

@@ -1,0 +1,1 @@
+"""The partitions: one file each, one function `(labels, clients, rng, *, settings) -> index arrays`."""

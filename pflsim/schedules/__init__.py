@@ -1,0 +1,1 @@
+"""The schedules: one file each, who works when; pure."""
