@@ -27,6 +27,8 @@ def names(room: str) -> list[str]:
 
 def near_match(word: str, known: list[str]) -> str:
     """The tail of an error message: what is known, and what was probably meant."""
+    if not known:
+        return "there are none"
     close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
     meant = f"; did you mean {close[0]!r}?" if close else ""
     return f"known are {', '.join(known)}{meant}"
@@ -37,7 +39,7 @@ def find(room: str, name: str, key: str) -> Callable[..., Any]:
     if ":" in name:
         return _find_outside(name, key)
     if name.replace("_", "-") not in names(room):
-        raise DescriptionError(key, name, near_match(name, names(room)) + ', or "package.module:name"')
+        raise DescriptionError(key, name, near_match(name, names(room)) + ' (or your own "package.module:name")')
     module = importlib.import_module(f"pflsim.{room}.{name.replace('-', '_')}")
     public = [
         value
@@ -53,12 +55,12 @@ def find(room: str, name: str, key: str) -> Callable[..., Any]:
 def _find_outside(name: str, key: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        found: Callable[..., Any] = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as problem:
         raise DescriptionError(key, name, f"cannot be imported ({problem})") from problem
     if not callable(found):
         raise DescriptionError(key, name, "must name a function or a class")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def settings_of(found: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -74,7 +76,7 @@ def validated(found: Callable[..., Any], given: Mapping[str, object], key: str) 
     for name, value in given.items():
         if name not in known:
             raise DescriptionError(f"{key}.{name}", value, f"unknown key; {near_match(name, sorted(known))}")
-    hints = get_type_hints(found.__init__ if inspect.isclass(found) else found)  # type: ignore[misc]
+    hints = get_type_hints(found.__init__ if inspect.isclass(found) else found)
     settings = {}
     for name, parameter in known.items():
         if name not in given:

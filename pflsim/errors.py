@@ -1,5 +1,7 @@
 """The few error classes; whose fault it is decides which one."""
 
+from typing import Any
+
 
 class PflsimError(Exception):
     """Anything that pflsim raises on purpose."""
@@ -23,3 +25,6 @@ class RunFailed(PflsimError):
 
 class BadMessage(PflsimError):
     """What arrived is not a message that this run may accept; it is counted and dropped, never used."""
+
+    message: Any = None
+    """What could be read of it: the message without its tensors, if its header was sound."""

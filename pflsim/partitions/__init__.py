@@ -1,1 +1,1 @@
-"""The partitions: one file each, one function `(labels, clients, rng, *, settings) -> index arrays`."""
+"""The partitions: one file each, one function `(pool, clients, rng, *, settings) -> indices per client`."""

@@ -1,0 +1,26 @@
+"""What `pflsim.run` does: the command line's `pflsim run`, from Python."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from launch.comparison import run_all
+from launch.directory import default_directory
+from pflsim.record.result import Result
+from pflsim.spec import Run, override_value, read, with_algorithm
+
+
+def run(
+    description: str | Path | Mapping[str, Any], *, out: str | Path | None = None, quiet: bool = True, **settings: Any
+) -> Result:
+    """See `pflsim.run`."""
+    if isinstance(description, Mapping):
+        tables, name = dict(description), "run"
+    else:
+        tables, name = read(Path(description)), Path(description).stem
+    tables["run"] = {"name": name} | dict(tables.get("run", {}))
+    if "algorithm" in settings:
+        tables = with_algorithm(tables, settings.pop("algorithm"))
+    for key, value in settings.items():
+        tables = override_value(tables, f"run.{key}" if key in Run.model_fields else key.replace("__", "."), value)
+    return run_all(tables, Path(out) if out is not None else default_directory(tables), quiet=quiet)[-1]

@@ -1,0 +1,53 @@
+"""Ctrl-C and SIGTERM: the first one ends a run in good order, and no further one can spoil that."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+_BOTH = (signal.SIGINT, signal.SIGTERM)
+
+
+def _first(number: int, frame: FrameType | None) -> NoReturn:
+    for one in _BOTH:
+        signal.signal(one, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM raises KeyboardInterrupt in the with-block; further ones are ignored until its end.
+
+    Inside another such block, or outside the main thread, it changes nothing; a signal that this process was told to
+    ignore, as a script's background job is told of SIGINT, stays ignored.
+    """
+    outside_main = threading.current_thread() is not threading.main_thread()
+    if outside_main or signal.getsignal(signal.SIGTERM) in (_first, signal.SIG_IGN):
+        yield
+        return
+    before = {one: signal.getsignal(one) for one in _BOTH}
+    try:
+        interrupt_once()
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def interrupt_once() -> None:
+    """The same for the rest of this process."""
+    for one in _BOTH:
+        if signal.getsignal(one) is not signal.SIG_IGN:
+            signal.signal(one, _first)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the with-block is done."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BOTH)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

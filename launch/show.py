@@ -1,0 +1,84 @@
+"""What the command line prints of results and of what there is to choose from."""
+
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pflsim import catalogue
+from pflsim.errors import DescriptionError
+from pflsim.record.report import comparison_table
+from pflsim.record.result import Result
+from pflsim.timing import devices, links
+
+
+def show_results(results: Sequence[Result]) -> None:
+    """One row per run, and where the results lie."""
+    console = Console(highlight=False)
+    console.print(comparison_table([result.summary for result in results], console.width))
+    for result in results:
+        console.print(f"results of {result.summary['algorithm']}: {result.directory}", soft_wrap=True)
+
+
+def show_rooms(room: str | None) -> None:
+    """The names in a room (or in all), each with its first sentence and its settings."""
+    known = [*catalogue.ROOMS, *_PRESETS]
+    if room is not None and room not in known:
+        raise DescriptionError("list", room, catalogue.near_match(room, known))
+    console = Console(highlight=False)
+    for shown in [room] if room else known:
+        rows = _presets(shown) if shown in _PRESETS else _files(shown)
+        table = Table("name", "what it is", "settings", title=shown, title_justify="left", title_style="bold")
+        table.box, table.padding = None, (0, 2, 0, 0)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table)
+        console.print()
+    if room is None:
+        console.print('In a table, name = ...; instead of a name, also your own "package.module:name".', markup=False)
+
+
+def _files(room: str) -> Iterator[tuple[str, str, str]]:
+    for name in catalogue.names(room):
+        settings = catalogue.settings_of(catalogue.find(room, name, room))
+        yield name, first_sentence(room, name), ", ".join(map(_setting, settings.values()))
+
+
+def _presets(of: str) -> Iterator[tuple[str, str, str]]:
+    if of == "devices":
+        for name, flops_per_second in devices.PRESETS.items():
+            yield name, f"{flops_per_second / 1e9:g} GFLOP/s, sustained", ""
+        for name, kind in devices.KINDS.items():
+            settings = ", ".join(map(_setting, catalogue.settings_of(kind).values()))
+            yield f'kind = "{name}"', _sentence(kind), f"{settings}, server_flops_per_second"
+    else:
+        for name, preset in links.PRESETS.items():
+            client, server = preset["client"], preset["server"]["uplink_mbps"]
+            rates = f"clients {client['uplink_mbps']:g} up, {client['downlink_mbps']:g} down, server {server:g} Mbit/s"
+            yield name, f"{rates}, latency {preset['latency_ms']:g} ms", ""
+
+
+_PRESETS = ("devices", "links")
+
+
+def first_sentence(room: str, name: str) -> str:
+    """The first sentence of a file's docstring."""
+    return _sentence(importlib.import_module(f"pflsim.{room}.{name.replace('-', '_')}"))
+
+
+def _sentence(documented: object) -> str:
+    text = " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+    return re.split(r'\.(?= ["A-Z]|$)', text)[0]
+
+
+def _setting(parameter: inspect.Parameter) -> str:
+    """A setting as the description writes it; one without a default is required, or `none` if it may be absent."""
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        return f"{parameter.name} (required)"
+    return f"{parameter.name}={'none' if default is None else json.dumps(default)}"

@@ -1,0 +1,198 @@
+"""Carries the messages of one process over its one ZeroMQ socket, and hands the turn to its actors.
+
+Every actor is a greenlet: it runs alone until it waits in its port, so actors that share a process need no locks and
+their results do not depend on who runs first. The server's mailroom is a bound ROUTER, that of clients a DEALER.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+
+import zmq
+from greenlet import greenlet
+
+from nodes.facts import FactSender
+from pflsim.errors import BadMessage, RunFailed
+from pflsim.messages.port import Port, frame_sizes
+from pflsim.messages.wire import JOIN, Frame, Message, decode
+from pflsim.timing.clock import host_seconds
+
+SLICE_S = 1.0
+COPY_BELOW_BYTES = 1 << 16
+
+
+class Mailroom:
+    """The carrier of a process that talks to others over a socket."""
+
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        run_id: bytes,
+        members: Sequence[str],
+        facts: FactSender,
+        patience_s: float,
+    ) -> None:
+        self._socket, self._run_id, self._facts, self._patience_s = socket, run_id, facts, patience_s
+        self._routed = socket.type == zmq.ROUTER
+        self._routes: dict[str, bytes] = {}
+        self._members = frozenset(members)
+        self._ports: dict[str, Port] = {}
+        self._actors: dict[str, greenlet] = {}
+        self._until: dict[str, int | None] = {}
+        """Who waits: for mail (None), or until a simulated time."""
+        self._check: list[str] = []
+        """Whose wait may be over."""
+        self._hub = greenlet.getcurrent()
+        self._parent = os.getppid()
+        self._last_news_s = host_seconds()
+        self._said: str | None = None
+        self._timed = False
+        """Whether time passes by itself here: under the wall clock an actor may wait for it, not for a message."""
+
+    def add(self, port: Port, program: Callable[[Port], None]) -> None:
+        """An actor of this process: `program(port)` runs when `run` gives it the turn."""
+        self._ports[port.name] = port
+        self._timed = port.clock.seconds_until(0) is not None
+        self._actors[port.name] = greenlet(lambda: self._live(port, program), parent=self._hub)
+
+    def run(self) -> None:
+        """Give the actors their turns until all have finished."""
+        try:
+            for actor in list(self._actors.values()):
+                actor.switch()
+            while self._until:
+                self._give_turns()
+                if self._until:
+                    self._receive()
+        finally:
+            for port in self._ports.values():
+                port.tell_untaken()
+
+    # what ports call
+
+    def post(self, to: str, frames: Sequence[Frame]) -> None:
+        """Send `frames` to the actor `to`; never blocks."""
+        if self._routed:
+            route = self._routes.get(to)
+            if route is None:
+                raise RunFailed(to, "is sent a message, but has not joined")
+            try:
+                self._send_frame(route, last=False)
+            except zmq.ZMQError as problem:
+                raise RunFailed(to, f"cannot be reached ({problem})") from problem
+        for frame in frames[:-1]:
+            self._send_frame(frame, last=False)
+        self._send_frame(frames[-1], last=True)
+
+    def wait_for_mail(self, port: Port) -> None:
+        """Let others work until the earliest message of `port` may be handed out."""
+        while not port.may_take():
+            self._until[port.name] = None
+            self._hub.switch()
+
+    def wait_until(self, port: Port, until_ns: int) -> None:
+        """Under the virtual clock work is done when it is done; under the wall clock, let others work until then."""
+        while port.clock.seconds_until(until_ns):
+            self._until[port.name] = until_ns
+            self._hub.switch()
+
+    # the hub
+
+    def _live(self, port: Port, program: Callable[[Port], None]) -> None:
+        try:
+            program(port)
+        except (RunFailed, KeyboardInterrupt):
+            raise
+        except Exception as problem:
+            problem.add_note(f"in the program of {port.name}")
+            raise
+
+    def _give_turns(self) -> None:
+        check, self._check = self._check, []
+        for name in check:
+            if name not in self._until:
+                continue
+            port, until_ns = self._ports[name], self._until[name]
+            over = port.may_take() if until_ns is None else not port.clock.seconds_until(until_ns)
+            if over:
+                del self._until[name]
+                self._actors[name].switch()
+                self._last_news_s = host_seconds()  # what an actor takes for its own work is not a wait
+
+    def _receive(self) -> None:
+        """Take one message off the socket, or let the time pass for which the nearest actor waits."""
+        wait_s = self._seconds_to_nearest() if self._timed else SLICE_S
+        if not self._socket.poll(math.ceil(wait_s * 1000), zmq.POLLIN):
+            self._check.extend(self._until)
+            if wait_s >= SLICE_S:
+                self._watch()
+            return
+        frames = self._socket.recv_multipart(copy=False)
+        self._last_news_s = host_seconds()
+        self._dispatch([frame.buffer for frame in frames])
+        if self._timed:
+            self._check.extend(self._until)
+
+    def _seconds_to_nearest(self) -> float:
+        nearest_s = SLICE_S
+        for name, until_ns in self._until.items():
+            port = self._ports[name]
+            due_ns = port.next_due_ns() if until_ns is None else until_ns
+            seconds = None if due_ns is None else port.clock.seconds_until(due_ns)
+            if seconds is not None:
+                nearest_s = min(nearest_s, seconds)
+        return nearest_s
+
+    def _dispatch(self, frames: list[memoryview]) -> None:
+        route = bytes(frames.pop(0)) if self._routed else b""
+        try:
+            message, stamp = decode(frames, self._run_id)
+            port = self._addressed(message, route)
+            delivered = port.deliver(message, stamp, frame_sizes(frames))
+        except BadMessage as problem:
+            self._drop(frames, problem)
+            return
+        if delivered:
+            self._check.append(message.to)
+
+    def _drop(self, frames: list[memoryview], problem: BadMessage) -> None:
+        total_bytes = sum(frame.nbytes for frame in frames)
+        claimed = problem.message
+        known = isinstance(claimed, Message) and claimed.sender in self._members
+        source = (claimed.sender, claimed.channel, claimed.sequence) if known else (None, None, None)
+        self._facts.tell("dropped", "/".join(self._ports), "malformed", str(problem), total_bytes, *source)
+
+    def _addressed(self, message: Message, route: bytes) -> Port:
+        if message.sender not in self._members:
+            raise BadMessage(f"{message.sender!r:.40} does not belong to this run")
+        port = self._ports.get(message.to)
+        if port is None:
+            raise BadMessage(f"{message.to!r:.40} does not live here")
+        if self._routed:
+            if message.kind == JOIN:
+                self._routes.setdefault(message.sender, route)
+            if self._routes.get(message.sender) != route:  # nobody speaks in another's name
+                raise BadMessage(f"{message.sender} speaks from where it did not join")
+        return port
+
+    def _watch(self) -> None:
+        """Nothing came for a while: is the parent still there, and who waits for whom?"""
+        self._facts.flush_if_due()
+        if os.getppid() != self._parent:
+            raise RunFailed("host", "has gone")
+        waited_s = host_seconds() - self._last_news_s
+        for name in self._until:
+            port = self._ports[name]
+            if not port.awaited:
+                continue
+            waits_for = f"has waited {waited_s:.0f} s: {port.waits_for()}"
+            if waited_s > self._patience_s:
+                raise RunFailed(name, waits_for)
+            if waited_s >= 5 and self._said != port.waits_for():
+                self._said = port.waits_for()
+                self._facts.tell("events", name, "waiting", waits_for, port.now_ns, host_seconds())
+                self._facts.flush()
+
+    def _send_frame(self, frame: Frame, *, last: bool) -> None:
+        flags = zmq.DONTWAIT if last else zmq.DONTWAIT | zmq.SNDMORE
+        self._socket.send(frame, flags, copy=len(frame) < COPY_BELOW_BYTES)

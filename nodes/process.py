@@ -1,0 +1,74 @@
+"""What a process of a run does: it gives its actors a mailroom and ports, runs them, and leaves in good order."""
+
+import faulthandler
+import signal
+from dataclasses import dataclass
+
+import zmq
+
+from nodes.facts import FactSender
+from nodes.mailroom import Mailroom
+from nodes.programs import program_of
+from pflsim.errors import RunFailed
+from pflsim.log import open_log
+from pflsim.messages.port import Port
+from pflsim.study import Study
+from pflsim.timing.clock import clock_maker, host_seconds
+
+LINGER_MS = 5000
+FAILED = 1
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which actors a process runs, and where it finds the others."""
+
+    process: str
+    actors: tuple[str, ...]
+    server: str
+    """Where the server's socket is bound; where the server shall bind, for the server itself."""
+    recorder: str
+    started_ns: int
+
+
+def live(study: Study, assignment: Assignment) -> int:
+    """Run the assigned actors to their end; the exit code of this process."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    context = zmq.Context(io_threads=1)
+    context.setsockopt(zmq.MAX_SOCKETS, 64)
+    facts = FactSender(context, assignment.recorder, assignment.process)
+    log = open_log(assignment.process, assignment.started_ns)
+    log.info("began", actors=len(assignment.actors))
+    try:
+        _run(study, assignment, context, facts)
+        code = 0
+        log.info("finished")
+    except BaseException as problem:
+        log.error("died", exc_info=not isinstance(problem, RunFailed), reason=str(problem))
+        facts.tell("events", assignment.process, "died", str(problem), 0, host_seconds())
+        code = FAILED
+    facts.close()
+    context.destroy(linger=LINGER_MS)
+    return code
+
+
+def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[bytes]]", facts: FactSender) -> None:
+    runs_server = "server" in assignment.actors
+    socket = context.socket(zmq.ROUTER if runs_server else zmq.DEALER)
+    socket.set_hwm(0)
+    socket.linger = LINGER_MS
+    if runs_server:
+        socket.router_mandatory = True
+        socket.bind(assignment.server)
+        facts.tell("bound", assignment.process, socket.getsockopt_string(zmq.LAST_ENDPOINT))
+        facts.flush()
+    else:
+        socket.setsockopt(zmq.ROUTING_ID, assignment.process.encode())
+        socket.connect(assignment.server)
+    members = study.names if runs_server else ("server",)
+    mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s)
+    new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
+    for name in assignment.actors:
+        port = Port(name, study.run_id, new_clock(), study.links, mailroom, facts)
+        mailroom.add(port, program_of(study, name))
+    mailroom.run()

@@ -1,0 +1,69 @@
+"""FedAvg: one model for everybody, the average of the clients' local training.
+
+McMahan, Moore, Ramage, Hampson, Aguera y Arcas: Communication-Efficient Learning of Deep Networks from
+Decentralized Data, AISTATS 2017, Algorithm 1.
+
+Objective: min over w of sum_i p_i f_i(w), with p_i = n_i / n ("samples") or 1 / N ("uniform").
+
+A round:
+    server      sends x to the clients in S_t
+    client i    u_i <- R SGD steps on f_i from x                 ClientUpdate
+    server      x   <- sum_i p_i u_i / sum_i p_i, i in S_t       w_{t+1} <- sum_k (n_k / n) w_{t+1}^k
+Communication per visit: 1 vector [d] down (x), 1 up (u_i, or u_i - x with upload = "delta").
+State: x at the server; nothing at the client.
+
+Evaluated: `global` is x; `finetuned` (FedAvg-FT) is x after the local training of one more visit on the
+client.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from pflsim.federation import Answer, Client, Federation, Round, Tensors
+from pflsim.learning.task import Task, Work
+from pflsim.learning.vector import average
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """x <- the mean of what local SGD made of x."""
+
+    weights: Literal["samples", "uniform"] = "samples"  # p_i
+    upload: Literal["model", "delta"] = "model"  # u_i, or u_i - x: the same average up to rounding
+    finetune: bool = True  # whether the fine-tuned model is evaluated too
+
+    def client_init(self, client: Client) -> Tensors:
+        return {}
+
+    def client_work(self, task: Task, down: Tensors) -> Work:
+        return task.work()
+
+    def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
+        x = down["x"]
+        u = task.sgd(x)
+        return you, {"u": u - x if self.upload == "delta" else u}
+
+    def server_init(self, federation: Federation) -> Tensors:
+        return {"x": federation.initial}
+
+    def server_down(self, all: Tensors, client: int, round: Round) -> Tensors:
+        return {"x": all["x"]}
+
+    def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
+        p = [answer.n_samples if self.weights == "samples" else 1 for answer in answers]
+        mean = average([answer.up["u"] for answer in answers], p)
+        if mean is None:
+            return all
+        return {"x": all["x"] + mean if self.upload == "delta" else mean}
+
+    def client_model(self, you: Tensors, down: Tensors, task: Task) -> dict[str, torch.Tensor]:
+        models = {"global": down["x"]}
+        if self.finetune:
+            models["finetuned"] = task.sgd(down["x"], purpose="finetune")
+        return models
+
+    def server_work(self, federation: Federation, answers: Sequence[Answer]) -> float:
+        return 2.0 * len(federation.initial) * len(answers)

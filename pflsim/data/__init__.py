@@ -1,0 +1,1 @@
+"""Data: reading a data set, scaling it, and dividing it among the clients."""

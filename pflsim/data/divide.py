@@ -1,0 +1,84 @@
+"""From the `partition` table of a run description to who holds which samples."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pflsim import catalogue
+from pflsim.data import split
+from pflsim.data.partition import Draw, Indices, Part, Partition, Pool, require
+from pflsim.errors import DescriptionError
+from pflsim.rng import stream
+
+
+def divide(pool: Pool, table: Mapping[str, Any], clients: int, key: str = "data.partition") -> Partition:
+    """The partition that `table` (its name and settings) describes, with the rules of `pool` applied.
+
+    Raises DescriptionError for what is unknown or cannot be: more clients than samples, an empty client.
+    """
+    require(clients >= 1, "run.clients", clients, "must be at least 1")
+    too_many = f"more clients than the {len(pool)} samples: at most {len(pool) // 2} can train and test"
+    require(clients <= len(pool), "run.clients", clients, too_many)
+    settings = dict(table)
+    name = settings.pop("name", None)
+    known = ", ".join(catalogue.names("partitions"))
+    if not isinstance(name, str):
+        raise DescriptionError(f"{key}.name", name, f"must name a partition; known are {known}")
+    found = catalogue.find("partitions", name, f"{key}.name")
+    checked = catalogue.validated(found, settings, key)
+    pool = replace(pool, key=key, partition=name)
+    drawn = found(pool, clients, stream(pool.seed, "partition"), **checked)
+    if isinstance(drawn, Partition):
+        return drawn
+    draw = drawn if isinstance(drawn, Draw) else Draw(drawn)
+    parts = _with_test(pool, draw)
+    for client, part in enumerate(parts):
+        empty = f"leaves client {client} without a training sample: use fewer clients or more data"
+        pool.require(len(part.train) > 0, "name", name, empty)
+    return _with_rules(pool, parts, dict(draw.notes))
+
+
+def _with_test(pool: Pool, draw: Draw) -> list[Part]:
+    """Training and test part of each client: the partition's own, the official one, or a split."""
+    if all(isinstance(drawn, Part) for drawn in draw.clients):
+        own = 'decides the test parts itself: use "within"'
+        require(pool.official_test is None, "data.test", "official", f"this partition {own}")
+        return [drawn for drawn in draw.clients if isinstance(drawn, Part)]
+    held: list[Indices] = [np.sort(drawn) for drawn in draw.clients if not isinstance(drawn, Part)]
+    if pool.official_test is not None:
+        rng = stream(pool.seed, "official test")
+        tests = split.official_test([pool.labels[samples] for samples in held], pool.official_test, rng)
+        return [Part(train, test=test + len(pool)) for train, test in zip(held, tests, strict=True)]
+    parts = []
+    for client, samples in enumerate(held):
+        rng = stream(pool.seed, "split", client)
+        train, test = split.stratified(samples, pool.labels, pool.test_share, rng)
+        parts.append(Part(train, test=test))
+    return parts
+
+
+def _with_rules(pool: Pool, parts: list[Part], notes: dict[str, Any]) -> Partition:
+    """Remove data of the down-sampled clients, then take the validation part off what is left to train on."""
+    labels = pool.labels
+    if pool.official_test is not None:
+        labels = np.concatenate([labels, pool.official_test])
+    rule = pool.downsample
+    if rule is not None:
+        rng = stream(pool.seed, "downsample")
+        chosen = np.sort(rng.choice(len(parts), round(rule.clients * len(parts)), replace=False))
+        notes["downsampled"] = chosen.tolist()
+        for client in chosen.tolist():
+            rng = stream(pool.seed, "downsample", client)
+            train = split.keep_share(parts[client].train, labels, rule.keep, rng)
+            test = split.keep_share(parts[client].test, labels, rule.test_keep, rng)
+            parts[client] = Part(train, test=test)
+    for client, part in enumerate(parts):
+        rng = stream(pool.seed, "validation", client)
+        train, validation = split.stratified(part.train, labels, pool.validation, rng)
+        parts[client] = replace(part, train=train, validation=validation)
+    if pool.context is not None:
+        held = [pool.context[part.train] for part in parts]
+        notes["contexts"] = [int(np.bincount(contexts).argmax()) for contexts in held]
+    return Partition(tuple(parts), notes)

@@ -1,0 +1,104 @@
+"""What a method may know: its client, the federation, the round, and the answers that came in.
+
+Private states, server states and everything that travels are plain dictionaries of tensors (`Tensors`), so
+that one piece of code can put any method's state on the wire, into a snapshot, and into the digest. What
+several methods share of arithmetic is here too, beside `pflsim.learning.vector.average`: the Laplacian step and the
+test of a step size.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from pflsim.errors import DescriptionError
+from pflsim.learning.task import Task, Training
+from pflsim.learning.vector import Layout
+from pflsim.rng import stream
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client before its first visit; what `client_init` makes the private state from."""
+
+    id: int
+    n_samples: int  # training samples, n_i
+    labels: tuple[int, ...]  # the labels that occur in its training samples
+    initial: torch.Tensor  # w0 [d], the same for everybody
+    layout: Layout
+    training: Training
+    seed: int
+    task: Task = field(repr=False)  # its data; work done on it here is set-up and costs no simulated time
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """This client's own stream for `purpose` during set-up."""
+        return stream(self.seed, purpose, self.id, "set-up")
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What the server knows of everybody before the first round."""
+
+    clients: range
+    sizes: np.ndarray  # [N] int64, training samples of each client, n_i
+    labels: tuple[tuple[int, ...], ...]
+    graph: np.ndarray | None  # [N, N] float64, a_kl of the topology, where the description names one
+    initial: torch.Tensor  # w0 [d]
+    layout: Layout
+    training: Training
+    seed: int
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """The server's stream for `purpose` during set-up."""
+        return stream(self.seed, purpose, "server", "set-up")
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round at the server, from drawing the cohort to folding in the answers."""
+
+    number: int  # from 0
+    cohort: tuple[int, ...]  # S_t: the clients that were drawn, ascending; `participants` may let others work too
+    federation: Federation
+    step_size: float  # eta at this round
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """The server's stream for `purpose` in this round."""
+        return stream(self.federation.seed, purpose, "server", self.number)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one client sent back. The server gets them sorted by client id."""
+
+    client: int
+    up: Tensors
+    down: Tensors  # what it answers
+    age: int  # how many times the server's model has changed since `down` was sent
+    n_samples: int
+
+
+def pulled(own: torch.Tensor, others: Sequence[torch.Tensor], strengths: Iterable[float]) -> torch.Tensor:
+    """A Laplacian step of one node, own - sum_l s_l (own - other_l) [d]: towards each of the others.
+
+    Sums in the order given, which is ascending client id, in float64, and rounds once to the type of `own`.
+    """
+    pulls = [float(strength) for strength in strengths]
+    moved = own.double() * (1.0 - sum(pulls))
+    for other, pull in zip(others, pulls, strict=True):
+        moved.add_(other, alpha=pull)
+    return moved.to(own.dtype)
+
+
+def require_stable(key: str, value: object, factor: float, formula: str, allow_unstable: bool) -> list[str]:
+    """Refuses a step whose `factor` is 2 or more: it diverges. Above 1 it overshoots: a warning is returned.
+
+    `formula` says in symbols what `factor` is. Raises DescriptionError naming `key`.
+    """
+    if factor >= 2.0 and not allow_unstable:
+        reason = f"{formula} = {factor:.4g} must be below 2 or the method diverges"
+        raise DescriptionError(key, value, f"{reason}; allow_unstable = true lets it run")
+    return [f"{key} = {value!r}: {formula} = {factor:.4g} is above 1, so it overshoots"] if factor > 1.0 else []

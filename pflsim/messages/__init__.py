@@ -1,0 +1,1 @@
+"""Messages: what travels between actors, and the port through which an actor sees the world."""

@@ -1,0 +1,51 @@
+"""The interface of a method: what a file in `algorithms/` has to offer, on one page.
+
+There is no base class. A method is a frozen dataclass whose fields are its settings and whose methods are
+pure: they change none of their arguments, keep nothing, and draw only from the `.rng(purpose)` of what they
+are given.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import torch
+
+from pflsim.federation import Answer, Client, Federation, Round, Tensors
+from pflsim.learning.task import Task, Work
+
+Model: TypeAlias = torch.Tensor | Callable[[torch.Tensor], torch.Tensor]  # a vector [d], or inputs -> logits [b, C]
+
+OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival")
+
+
+class Method(Protocol):
+    """The client's half and the server's half of a method; see `OPTIONAL` for what may be added.
+
+    Optional, and looked for by name:
+    - check(federation) -> list[str]           raises DescriptionError for what cannot work; returns warnings
+    - participants(all, round, drawn) -> ids   who works this round, where that is not who was drawn
+    - measures(all, round) -> dict             what to record of the server's state: numbers, or arrays
+    - server_work(federation, answers) -> float  the FLOPs of a `server_step`: it costs simulated time
+    - server_arrival(all, answer, weight, round) -> all   the asynchronous form of `server_step`
+    """
+
+    def client_init(self, client: Client) -> Tensors:
+        """The private state, which never leaves the client."""
+
+    def client_work(self, task: Task, down: Tensors) -> Work:
+        """Exactly the samples that `client_step` will pass forward and backward; known before it starts."""
+
+    def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
+        """One visit: the new private state, and what travels up."""
+
+    def server_init(self, federation: Federation) -> Tensors:
+        """The server's state before the first round."""
+
+    def server_down(self, all: Tensors, client: int, round: Round) -> Tensors:
+        """What travels down to `client`; the same tensor object for several clients is encoded once."""
+
+    def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
+        """The server's state after folding in the answers, which may be none, in ascending client id."""
+
+    def client_model(self, you: Tensors, down: Tensors, task: Task) -> Mapping[str, Model]:
+        """The models to evaluate on this client, headline first; `down` is what it would receive now."""

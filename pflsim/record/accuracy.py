@@ -1,0 +1,112 @@
+"""Accuracy over clients, and over rounds, from the evaluations of a record.
+
+One evaluation is what one client's model got right on that client's own split. Clients without a sample there
+are left out of every number and counted. Everything is summed in ascending client id.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pflsim.record.database import Reader
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One model's accuracy over clients, as fractions of 1; nan throughout when nobody has a sample."""
+
+    weighted: float  # sum of correct / sum of total
+    binomial_error: float  # standard error of `weighted` if samples were independent: sqrt(p (1 - p) / total)
+    mean: float  # plain mean over clients
+    std: float  # over clients, of the population (divided by n)
+    worst_decile: float  # mean of the worst tenth of clients, one at least
+    best_decile: float
+    loss: float  # mean over samples
+    clients: int
+    clients_without_samples: int
+
+
+def over_clients(evaluations: Iterable[tuple[int, int, float | None]]) -> Accuracy:
+    """The accuracy over clients from each client's (correct, total, mean loss)."""
+    everybody = list(evaluations)
+    counted = [(correct, total, loss) for correct, total, loss in everybody if total > 0]
+    without = len(everybody) - len(counted)
+    if not counted:
+        return Accuracy(*(math.nan,) * 7, clients=0, clients_without_samples=without)
+    samples = sum(total for _, total, _ in counted)
+    weighted = sum(correct for correct, _, _ in counted) / samples
+    each = sorted(correct / total for correct, total, _ in counted)
+    mean = math.fsum(each) / len(each)
+    tenth = max(1, len(each) // 10)
+    return Accuracy(
+        weighted=weighted,
+        binomial_error=math.sqrt(weighted * (1 - weighted) / samples),
+        mean=mean,
+        std=math.sqrt(math.fsum((one - mean) ** 2 for one in each) / len(each)),
+        worst_decile=math.fsum(each[:tenth]) / tenth,
+        best_decile=math.fsum(each[-tenth:]) / tenth,
+        loss=math.fsum(total * (math.nan if loss is None else loss) for _, total, loss in counted) / samples,
+        clients=len(counted),
+        clients_without_samples=without,
+    )
+
+
+@dataclass(frozen=True)
+class Point:
+    """The accuracy after a round, with what it had cost by then."""
+
+    round: int
+    simulated_s: float
+    payload_bytes: int  # of the method's messages sent so far, in all directions
+    accuracy: Accuracy
+
+
+def headline(reader: Reader) -> str | None:
+    """The model that a method evaluates first, in the last evaluation on test; None if there was none."""
+    select = "SELECT model FROM evaluations WHERE split = 'test' ORDER BY round DESC, client, rowid LIMIT 1"
+    found = reader.query(select)
+    return str(found[0][0]) if found else None
+
+
+def models(reader: Reader) -> list[str]:
+    """The models that were ever evaluated on test, sorted."""
+    found = reader.query("SELECT DISTINCT model FROM evaluations WHERE split = 'test' ORDER BY model")
+    return [name for (name,) in found]
+
+
+def over_rounds(reader: Reader, model: str | None = None, split: str = "test") -> list[Point]:
+    """The course of a model's accuracy (by default the headline model's), one point per evaluated round."""
+    model = headline(reader) if model is None else model
+    select = "SELECT round, now_ns, correct, total, loss FROM evaluations WHERE model = ? AND split = ? ORDER BY client"
+    by_round: defaultdict[int, list[tuple[int, int, float | None]]] = defaultdict(list)
+    time_ns: defaultdict[int, int] = defaultdict(int)
+    for round_, now_ns, correct, total, loss in reader.query(select, model, split):
+        by_round[round_].append((correct, total, loss))
+        time_ns[round_] = max(time_ns[round_], now_ns)
+    rounds = sorted(by_round)
+    spent_bytes = _payload_bytes_before(reader, [time_ns[round_] for round_ in rounds])
+    return [
+        Point(round_, time_ns[round_] / 1e9, spent, over_clients(by_round[round_]))
+        for round_, spent in zip(rounds, spent_bytes, strict=True)
+    ]
+
+
+def _payload_bytes_before(reader: Reader, times_ns: list[int]) -> list[int]:
+    """The payload that departed before each of these times, which ascend.
+
+    What departs at the very moment is the next round's: an evaluation takes no simulated time.
+    """
+    select = (
+        "SELECT departure_ns, SUM(payload_bytes) FROM sent WHERE channel = 'data' "
+        "GROUP BY departure_ns ORDER BY departure_ns"
+    )
+    departures = iter(reader.query(select))
+    following = next(departures, None)
+    spent, answers = 0, []
+    for time_ns in times_ns:
+        while following is not None and following[0] < time_ns:
+            spent += following[1]
+            following = next(departures, None)
+        answers.append(spent)
+    return answers

@@ -1,0 +1,238 @@
+"""The summary of a run, made from its record, and the table that compares several."""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pflsim.record.accuracy import headline, models, over_rounds
+from pflsim.record.database import Reader
+from pflsim.record.ledger import balance
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# What a record cannot know: the launcher passes it in, and this is the order in which it appears.
+RUN_FACTS = ("status", "algorithm", "dataset", "model", "clients", "rounds", "seed", "mode")
+MEASURED = ("time", "memory", "digest", "trace_digest")
+
+
+def summarise(reader: Reader, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of `summary.json`; `run` holds `RUN_FACTS` and `MEASURED`, other keys are kept.
+
+    A missing one becomes null, as does every number that is not finite.
+    """
+    summary = {name: run.get(name) for name in RUN_FACTS}
+    summary["accuracy"] = _accuracy(reader)
+    summary["time"] = run.get("time")
+    summary["traffic"] = balance(reader).traffic()
+    waited_for = most_waited_for(reader)
+    summary["waited_for"] = asdict(waited_for) if waited_for else None
+    summary |= {name: run.get(name) for name in MEASURED}
+    summary |= {name: value for name, value in run.items() if name not in summary}
+    finite: dict[str, Any] = _finite(summary)
+    return finite
+
+
+def write_summary(path: Path | str, summary: Mapping[str, Any]) -> None:
+    """Write `summary.json`, whole or not at all."""
+    target = Path(path)
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    text = json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False)
+    unfinished.write_text(text + "\n", encoding="utf-8")
+    unfinished.replace(target)
+
+
+def _accuracy(reader: Reader) -> dict[str, Any]:
+    """Of the last evaluation, never of the best one on test; what validation chose stands beside it."""
+    model = headline(reader)
+    if model is None:
+        return dict.fromkeys(_ACCURACY_KEYS)
+    points = over_rounds(reader, model)
+    last = points[-1].accuracy
+    chosen = _validation_chosen(reader, model)
+    chosen_test = [point.accuracy.weighted for point in points if point.round == chosen]
+    others = {name: over_rounds(reader, name)[-1].accuracy.weighted for name in models(reader)}
+    values = (
+        last.weighted,
+        last.mean,
+        last.std,
+        last.worst_decile,
+        last.binomial_error,
+        chosen_test[0] if chosen_test else None,
+        chosen,
+        others.get("global"),
+        last.loss,
+        model,
+        points[-1].round,
+        last.clients,
+        last.clients_without_samples,
+        {name: weighted for name, weighted in others.items() if name != model},
+    )
+    return dict(zip(_ACCURACY_KEYS, values, strict=True))
+
+
+_ACCURACY_KEYS = (
+    "weighted",
+    "mean",
+    "std",
+    "worst_decile",
+    "binomial_error",
+    "validation_chosen_weighted",
+    "validation_chosen_round",
+    "global_weighted",
+    "loss",
+    "headline",
+    "round",
+    "clients",
+    "clients_without_samples",
+    "models",
+)
+
+
+def _validation_chosen(reader: Reader, model: str) -> int | None:
+    """The round with the best weighted validation accuracy, the first of equals; None without validation."""
+    points = [point for point in over_rounds(reader, model, "validation") if point.accuracy.clients]
+    return max(points, key=lambda point: (point.accuracy.weighted, -point.round)).round if points else None
+
+
+@dataclass(frozen=True)
+class WaitedFor:
+    """The client that the others waited for most."""
+
+    actor: str
+    waited_s: float  # simulated; how much later than the median answer it was, summed over the rounds
+    rounds_closed: int  # in which no answer arrived after its own
+    others_as_late: int  # other clients that were waited for at least 99 % as long
+
+
+def most_waited_for(reader: Reader) -> WaitedFor | None:
+    """The client that cost the others most simulated time, by the answers that arrived within their round.
+
+    An answer is charged with the time by which it arrived after the round's median answer (the earlier of the
+    two in the middle; the round's start, if it is alone), so that equally slow clients are charged alike. The
+    largest sum wins, of equals the lowest id. None if that is less than 1 % of the time that the rounds took.
+    """
+    select = (
+        "SELECT m.round, m.sender, m.arrival_ns, r.start_ns "
+        "FROM messages m JOIN rounds r ON r.round = m.round "
+        "WHERE m.receiver = 'server' AND m.channel = 'data' AND m.arrival_ns BETWEEN r.start_ns AND r.end_ns "
+        "ORDER BY m.round, m.arrival_ns, m.sender"
+    )
+    rounds: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+    starts_ns: dict[int, int] = {}
+    for round_, sender, arrival_ns, start_ns in reader.query(select):
+        rounds[round_].append((arrival_ns, sender))
+        starts_ns[round_] = start_ns
+    late_ns: Counter[str] = Counter()
+    closed: Counter[str] = Counter()
+    for round_, arrivals in rounds.items():
+        median_ns = arrivals[(len(arrivals) - 1) // 2][0] if len(arrivals) > 1 else starts_ns[round_]
+        last_ns = arrivals[-1][0]
+        for arrival_ns, sender in arrivals:
+            late_ns[sender] += max(0, arrival_ns - median_ns)
+            closed[sender] += arrival_ns == last_ns
+    (took_ns,) = reader.query("SELECT COALESCE(SUM(end_ns - start_ns), 0) FROM rounds")[0]
+    if not any(100 * late > took_ns for late in late_ns.values()):
+        return None
+    actor = min(late_ns, key=lambda sender: (-late_ns[sender], sender))
+    as_late = sum(100 * other_ns >= 99 * late_ns[actor] for other_ns in late_ns.values()) - 1
+    return WaitedFor(actor, late_ns[actor] / 1e9, closed[actor], as_late)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return value
+
+
+def comparison_table(summaries: Sequence[Mapping[str, Any]], width: int = 80) -> "Table":
+    """One row per run: accuracy in %, simulated and measured seconds, traffic, and who was waited for.
+
+    It fits 80 columns; a `width` of 120 or more gives it room for headings on one line. To what is not a
+    terminal, rich prints it without colour.
+    """
+    from rich import box
+    from rich.table import Table
+
+    roomy = width >= 120
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1 if roomy else 0), show_edge=False)
+    for position, (heading, short) in enumerate(_HEADINGS):
+        table.add_column(
+            heading if roomy else short,
+            justify="left" if position == 0 else "right",
+            style="bold" if position < 2 else "",
+            no_wrap=position > 0,
+            overflow="fold",
+        )
+    for summary in summaries:
+        table.add_row(*_row(summary))
+    return table
+
+
+_HEADINGS = (
+    ("algorithm", "method"),
+    ("accuracy, %", "accuracy\n%"),
+    ("mean ± std", "mean ± std"),
+    ("worst decile", "worst\ndecile"),
+    ("simulated s", "simu-\nlated s"),
+    ("wall s", "wall\ns"),
+    ("MB up", "MB\nup"),
+    ("MB down", "MB\ndown"),
+    ("messages", "mess-\nages"),
+    ("waited for", "waited\nfor"),
+)
+
+
+def _row(summary: Mapping[str, Any]) -> list[str]:
+    accuracy, time, traffic = (summary.get(part) or {} for part in ("accuracy", "time", "traffic"))
+    status = summary.get("status", _DONE)
+    return [
+        str(summary["algorithm"]).split(":")[-1] + ("" if status == _DONE else f" ({status})"),
+        _percent_with(accuracy.get("weighted"), accuracy.get("binomial_error"), 3),
+        _percent_with(accuracy.get("mean"), accuracy.get("std"), 4),
+        _percent(accuracy.get("worst_decile")),
+        three_digits(time.get("simulated_s")),
+        three_digits(time.get("wall_s")),
+        _megabytes(traffic.get("payload_bytes_up")),
+        _megabytes(traffic.get("payload_bytes_down")),
+        str(traffic.get("messages", _NOTHING)),
+        _waited_for(summary.get("waited_for") or {}),
+    ]
+
+
+def _waited_for(found: Mapping[str, Any]) -> str:
+    """The client's name, and how many others were as late."""
+    name, others = str(found.get("actor", _NOTHING)), found.get("others_as_late", 0)
+    return f"{name} +{others}" if others else name
+
+
+_DONE = "done"
+_NOTHING = "–"
+
+
+def _percent(fraction: float | None) -> str:
+    return _NOTHING if fraction is None else f"{100 * fraction:.1f}"
+
+
+def _percent_with(fraction: float | None, spread: float | None, spread_width: int) -> str:
+    # The spread is padded, so that the points stand below each other.
+    return _NOTHING if fraction is None else f"{_percent(fraction)} ± {_percent(spread):>{spread_width}}"
+
+
+def _megabytes(count: int | None) -> str:
+    return three_digits(None if count is None else count / 1e6)
+
+
+def three_digits(value: float | None) -> str:
+    """A number with three digits or all that stand before its point: 0.12, 1.23, 12.3, 123, 1234."""
+    if value is None:
+        return _NOTHING
+    return "0" if value == 0 else f"{value:.{2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0}f}"

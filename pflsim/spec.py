@@ -1,0 +1,267 @@
+"""The run description: a TOML file, read, overridden and validated; everything it may say is on this page.
+
+A key that is not known, or a value that cannot be, raises `DescriptionError` with the key, the value, and what would
+be right. Tables that name a part (`[algorithm]`, `[data]`, `[model]`, `[topology]`) also take that part's own
+settings, which `pflsim.study` checks against the file that they name.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pflsim.errors import DescriptionError
+from pflsim.learning.training import Training
+
+Positive = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class _Named(BaseModel):
+    """A table that names a part; what else it says are that part's settings."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Stop(_Table):
+    """When a run ends, whichever comes first; `run.rounds` holds in any case."""
+
+    rounds: Positive | None = None
+    simulated_s: Annotated[float, Field(gt=0)] | None = None
+    accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
+    bytes: Positive | None = None
+
+
+class Seeds(_Table):
+    """Randomness of the data's partition, of the initial model, and of training and delays, apart."""
+
+    data: int = 0
+    init: int = 0
+    train: int = 0
+
+
+class Run(_Table):
+    """`[run]`: what is run, for how long, and in how many processes."""
+
+    name: Annotated[str, Field(pattern=r"^[\w.-]+$")] = "run"
+    seed: Seeds = Seeds()
+    rounds: Positive = 30
+    clients: Positive = 40
+    clients_per_process: Positive = 1
+    eval_every: Annotated[int, Field(ge=0)] = 1
+    stop: Stop = Stop()
+    device: str = "cpu"
+    transport: Literal["ipc", "tcp"] = "ipc"
+    start: Literal["auto", "fork", "spawn"] = "auto"
+    patience_s: Annotated[float, Field(gt=0)] = 600.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_seed_for_all(cls, given: Any) -> Any:
+        if isinstance(given, dict) and type(given.get("seed")) is int:
+            seed = given["seed"]
+            return given | {"seed": {"data": seed, "init": seed, "train": seed}}
+        return given
+
+
+class Algorithm(_Named):
+    """`[algorithm]`: the method and its settings."""
+
+
+class Data(_Named):
+    """`[data]`: the data set, where it lies, and how it is parted among the clients."""
+
+
+class Model(_Named):
+    """`[model]`: the model and its settings."""
+
+
+class Topology(_Named):
+    """`[topology]`: the graph between clients and its settings."""
+
+
+class Schedule(BaseModel):
+    """`[schedule]`: who works when; what else it says are the settings of that kind of schedule."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    kind: str = "sync"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Time(_Table):
+    """`[time]`: simulated time, in which nobody waits, or real time."""
+
+    mode: Literal["virtual", "wall"] = "virtual"
+
+
+class RecordTable(_Table):
+    """`[record]`: what is kept beside the rounds, the evaluations, the messages and the events."""
+
+    spans: bool = True
+    plot: bool = True
+
+
+class Description(_Table):
+    """A whole run description."""
+
+    run: Run = Run()
+    training: Training
+    algorithm: Algorithm
+    data: Data
+    model: Model
+    topology: Topology | None = None
+    schedule: Schedule = Schedule()
+    time: Time = Time()
+    devices: str | dict[str, Any]
+    links: str | dict[str, Any]
+    record: RecordTable = RecordTable()
+    beside: tuple[Algorithm, ...] = ()
+    """Other methods to run on the same seed and partition, for comparison."""
+    versions: dict[str, str] = {}
+    """What a run was made with: its `run.toml` says it, so that it can be run again as it stands."""
+
+    def as_tables(self) -> dict[str, Any]:
+        """The effective description as plain tables, without what is absent."""
+        return {key: _without_none(value) for key, value in self.model_dump().items() if value is not None}
+
+
+_REQUIRED = {
+    "links": 'is required: a preset such as "wifi" or "ideal", or a full table',
+    "devices": 'is required: a preset such as "phone", or a full table',
+    "training": "is required: a step_size, and local_steps or local_epochs",
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, not yet validated."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise DescriptionError("file", str(path), f"cannot be read ({problem.strerror})") from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise DescriptionError("file", str(path), f"is not TOML: {problem}") from problem
+
+
+def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:
+    """`tables` with one `KEY=VALUE` of the command line applied; dotted keys, TOML values, bare words are text."""
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip():
+        raise DescriptionError("--set", assignment, 'must be KEY=VALUE, such as run.rounds=10 or links="wifi"')
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    return override_value(tables, key.strip(), value)
+
+
+def override_value(tables: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """`tables` with the value at a dotted key replaced; tables on the way are made where there are none."""
+    *path, last = key.split(".")
+    changed = dict(tables)
+    table = changed
+    for part in path:
+        inner = table.get(part, {})
+        if not isinstance(inner, Mapping):
+            raise DescriptionError(key, value, f"{part} is a value, not a table")
+        table[part] = dict(inner)
+        table = table[part]
+    table[last] = value
+    return changed
+
+
+def with_algorithm(tables: dict[str, Any], name: str) -> dict[str, Any]:
+    """`tables` for the method `name` alone: with the settings that the description has for it, if it has any."""
+    known = [tables.get("algorithm", {}), *tables.get("beside", [])]
+    chosen = next((table for table in known if _same_name(table, name)), {"name": name})
+    return {key: value for key, value in tables.items() if key != "beside"} | {"algorithm": chosen}
+
+
+def validate(tables: Mapping[str, Any]) -> Description:
+    """The description that `tables` make. Raises DescriptionError for the first thing that is wrong."""
+    try:
+        description = Description.model_validate(tables)
+    except pydantic.ValidationError as problem:
+        raise _first_problem(problem) from None
+    _check_together(description)
+    return description
+
+
+def _check_together(description: Description) -> None:
+    run = description.run
+    if run.device != "cpu":
+        reason = "clients are forked processes that share one host's memory, which a GPU context does not survive"
+        raise DescriptionError("run.device", run.device, f'only "cpu" for now: {reason}')
+    if run.start == "fork" and not fork_is_safe():
+        raise DescriptionError("run.start", "fork", 'is not safe on this system; use "spawn"')
+    if run.stop.accuracy is not None and run.eval_every == 0:
+        raise DescriptionError("run.stop.accuracy", run.stop.accuracy, "needs run.eval_every of at least 1")
+
+
+def client_names(clients: int) -> tuple[str, ...]:
+    """The names of the clients, by id: c000, c001, ..."""
+    width = max(3, len(str(clients - 1)))
+    return tuple(f"c{number:0{width}d}" for number in range(clients))
+
+
+def fork_is_safe() -> bool:
+    """Whether a process that has imported torch can be forked here; on macOS system libraries forbid it."""
+    import sys
+
+    return sys.platform.startswith("linux")
+
+
+def _first_problem(problem: pydantic.ValidationError) -> DescriptionError:
+    error = problem.errors()[0]
+    where = [part for part in error["loc"] if not str(part).startswith(("function-", "dict[", "str", "nullable"))]
+    key = ".".join(map(str, where))
+    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        known = _known_keys(where[:-1])
+        close = difflib.get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        return DescriptionError(key, error["input"], f"unknown key; known are {', '.join(known)}{meant}")
+    if error["type"] == "missing":
+        return DescriptionError(key, None, _REQUIRED.get(key, "is required"))
+    expected = error["msg"][0].lower() + error["msg"][1:]
+    if error["type"] == "literal_error" and isinstance(error["input"], str):
+        options = [option.strip("'") for option in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        close = difflib.get_close_matches(error["input"], options, n=1, cutoff=0.5)
+        expected += f"; did you mean {close[0]!r}?" if close else ""
+    return DescriptionError(key, error["input"], expected)
+
+
+def _known_keys(path: Sequence[str | int]) -> list[str]:
+    table: Any = Description
+    for part in path:
+        annotation = table.model_fields[str(part)].annotation
+        candidates = [annotation, *get_args(annotation)]
+        table = next(kind for kind in candidates if is_dataclass(kind) or hasattr(kind, "model_fields"))
+    return sorted(field.name for field in fields(table)) if is_dataclass(table) else sorted(table.model_fields)
+
+
+def _same_name(table: Mapping[str, Any], name: str) -> bool:
+    return str(table.get("name", "")).replace("_", "-") == name.replace("_", "-")
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(inner) for inner in value]
+    return value

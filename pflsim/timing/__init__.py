@@ -1,0 +1,1 @@
+"""Simulated time: the two clocks, devices that compute, and links that carry."""
