@@ -54,8 +54,9 @@ def _presets(of: str) -> Iterator[tuple[str, str, str]]:
         for name, flops_per_second in devices.PRESETS.items():
             yield name, f"{flops_per_second / 1e9:g} GFLOP/s, sustained", ""
         for name, kind in devices.KINDS.items():
-            settings = ", ".join(map(_setting, catalogue.settings_of(kind).values()))
-            yield f'kind = "{name}"', _sentence(kind), f"{settings}, server_flops_per_second"
+            typical = [] if name in devices.WITHOUT_TYPICAL else ["flops_per_second (required)"]
+            settings = [*typical, *map(_setting, catalogue.settings_of(kind).values()), "server_flops_per_second"]
+            yield f'kind = "{name}"', _sentence(kind), ", ".join(settings)
     else:
         for name, preset in links.PRESETS.items():
             client, server = preset["client"], preset["server"]["uplink_mbps"]

@@ -17,6 +17,16 @@ class ClientState:
 
     you: Tensors
     visits: int = 0
+    before: Tensors | None = None
+    """The private state before the last piece of work."""
+    completed_ns: int = 0
+    """When that work was done: until then everybody else sees the state before it."""
+
+    def as_of(self, now_ns: int) -> tuple[Tensors, int]:
+        """The private state at a simulated time, and the number of visits that made it."""
+        if self.before is not None and now_ns < self.completed_ns:
+            return self.before, self.visits - 1
+        return self.you, self.visits
 
 
 def client(port: Port, study: Study, number: int) -> None:
@@ -31,22 +41,24 @@ def client(port: Port, study: Study, number: int) -> None:
         elif message.kind == EVAL:
             _evaluate(port, study, number, state, message)
         elif message.kind == STOP:
-            port.send("server", STATE, facts={"digest": digest_of(state.you), "trace": port.trace})
+            you, _ = state.as_of(port.asked_ns)
+            port.send("server", STATE, facts={"digest": digest_of(you), "trace": port.trace_as_of(port.asked_ns)})
             port.finish()
             return
 
 
 def _work(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
-    method, down = study.method, message.tensors
+    method, down, state.before = study.method, message.tensors, state.you
     if message.facts.get("restart"):
         state.you = method.client_init(study.client(number))
     task = study.task(number, state.visits, message.round - 1)
     declared = method.client_work(task, down)
-    with port.busy(study.work_ns(port.name, declared)):
+    with port.busy(study.work_ns(port.name, declared, state.visits)):
         state.you, up = method.client_step(state.you, down, task)
     if task.spent != declared:
         raise RunFailed(port.name, f"{study.method_name} declared {declared} and did {task.spent}")
     state.visits += 1
+    state.completed_ns = port.now_ns
     port.send(
         "server",
         RESULT,
@@ -59,9 +71,10 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
 
 
 def _evaluate(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
-    task = study.task(number, state.visits, message.round)
+    you, visits = state.as_of(port.asked_ns)
+    task = study.task(number, visits, message.round)
     scores: dict[str, dict[str, Any]] = {}
-    for name, model in study.method.client_model(state.you, message.tensors, task).items():
+    for name, model in study.method.client_model(you, message.tensors, task).items():
         scores[name] = {}
         for split in study.evaluated_splits:
             result = task.evaluate(model, split)

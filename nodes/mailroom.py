@@ -86,7 +86,7 @@ class Mailroom:
 
     def wait_for_mail(self, port: Port) -> None:
         """Let others work until the earliest message of `port` may be handed out."""
-        while not port.may_take():
+        while not port.may_go_on():
             self._until[port.name] = None
             self._hub.switch()
 
@@ -113,7 +113,7 @@ class Mailroom:
             if name not in self._until:
                 continue
             port, until_ns = self._ports[name], self._until[name]
-            over = port.may_take() if until_ns is None else not port.clock.seconds_until(until_ns)
+            over = port.may_go_on() if until_ns is None else not port.clock.seconds_until(until_ns)
             if over:
                 del self._until[name]
                 self._actors[name].switch()
@@ -137,7 +137,7 @@ class Mailroom:
         nearest_s = SLICE_S
         for name, until_ns in self._until.items():
             port = self._ports[name]
-            due_ns = port.next_due_ns() if until_ns is None else until_ns
+            due_ns = port.next_event_ns() if until_ns is None else until_ns
             seconds = None if due_ns is None else port.clock.seconds_until(due_ns)
             if seconds is not None:
                 nearest_s = min(nearest_s, seconds)
@@ -183,7 +183,7 @@ class Mailroom:
         waited_s = host_seconds() - self._last_news_s
         for name in self._until:
             port = self._ports[name]
-            if not port.awaited:
+            if not port.is_owed():
                 continue
             waits_for = f"has waited {waited_s:.0f} s: {port.waits_for()}"
             if waited_s > self._patience_s:

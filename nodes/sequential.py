@@ -65,7 +65,7 @@ class Sequential:
 
     def _due_ns(self, name: str) -> int | None:
         until_ns = self._until[name]
-        return self._ports[name].next_due_ns() if until_ns is None else until_ns
+        return self._ports[name].next_event_ns() if until_ns is None else until_ns
 
 
 class FactList:

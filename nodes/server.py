@@ -1,30 +1,22 @@
-"""The program of a server with synchronous rounds: draw a cohort, send, collect, fold in, evaluate, and stop."""
+"""The program of a server: await everybody, go from round to round as the schedule says, evaluate, and stop."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from nodes.arrivals import arrivals
+from nodes.dispatch import ServerState
+from nodes.rounds import deadline_round, synchronous_round
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
-from pflsim.federation import Answer, Round, Tensors
 from pflsim.messages.port import Port, seconds
-from pflsim.messages.wire import EVAL, JOIN, STOP, WORK
+from pflsim.messages.wire import EVAL, JOIN, STOP
 from pflsim.study import Study
 from pflsim.timing.clock import host_seconds
 
-
-@dataclass
-class ServerState:
-    """All that the server keeps between two messages."""
-
-    all: Tensors
-    round: int = 0
-    version: int = 0
-    work_id: int = 0
-    restart: set[int] = field(default_factory=set)
-    """Clients whose upload was not finite; they begin anew when they work next."""
+ENGINES = {"sync": synchronous_round, "deadline": deadline_round, "fedasync": arrivals, "fedbuff": arrivals}
+"""What makes one round of a schedule: from one server version to the next, or N arrivals."""
 
 
 def server(port: Port, study: Study) -> None:
@@ -38,7 +30,7 @@ def server(port: Port, study: Study) -> None:
         reason = _reason_to_stop(port, study, state, accuracy)
         if reason:
             break
-        _round(port, study, state, began_s)
+        ENGINES[study.description.schedule.kind](port, study, state, began_s)
         if study.is_evaluated(state.round):
             accuracy = _evaluate(port, study, state)
     _finish(port, study, state, reason, began_s)
@@ -49,7 +41,7 @@ def _await_joins(port: Port, study: Study) -> None:
         port.expect(name, JOIN)
     mine = study.identity()
     for _ in study.names:
-        joined = port.recv()
+        joined = port.recv("control")
         port.recorder.tell("events", joined.sender, "joined", "", port.now_ns, host_seconds())
         for what, value in mine.items():
             if joined.facts.get(what) != value:
@@ -71,61 +63,6 @@ def _reason_to_stop(port: Port, study: Study, state: ServerState, accuracy: floa
     return None
 
 
-def _round(port: Port, study: Study, state: ServerState, began_s: float) -> None:
-    began_ns = port.now_ns
-    this = study.round(state.round)
-    ids = study.participants(state.all, this)
-    sent: dict[int, Tensors] = {}
-    for client in ids:
-        state.work_id += 1
-        sent[client] = study.method.server_down(state.all, client, this)
-        facts = {"restart": True} if client in state.restart else None
-        port.send(
-            study.names[client],
-            WORK,
-            sent[client],
-            facts,
-            round=this.number + 1,
-            version=state.version,
-            work_id=state.work_id,
-        )
-    state.restart.difference_update(ids)
-    answers = _collect(port, study, state, sent)
-    if answers:
-        with port.busy(study.server_work_ns(answers), "aggregate"):
-            state.all = study.method.server_step(state.all, answers, this)
-        state.version += 1
-    else:
-        port.recorder.tell("events", port.name, "skipped", "no answer came", port.now_ns, host_seconds())
-    state.round += 1
-    _tell_round(port, study, state, this, ids, len(answers), began_ns, began_s)
-
-
-def _collect(port: Port, study: Study, state: ServerState, sent: Mapping[int, Tensors]) -> list[Answer]:
-    """What the clients answer, in ascending client id; an upload that is not finite is rejected."""
-    answers = []
-    for _ in sent:
-        result = port.recv()
-        client = study.number_of[result.sender]
-        if not _finite(result.tensors):
-            state.restart.add(client)
-            what = f"round {result.round}: the upload of {result.sender} is not finite"
-            port.recorder.tell("events", result.sender, "rejected", what, port.now_ns, host_seconds())
-            continue
-        age = state.version - result.version
-        answers.append(Answer(client, result.tensors, sent[client], age, result.samples))
-    return sorted(answers, key=lambda answer: answer.client)
-
-
-def _finite(tensors: Tensors) -> bool:
-    """Whether every number is one: a sum is finite only then, unless it overflows."""
-    return all(
-        bool(tensor.sum().isfinite()) or bool(tensor.isfinite().all())
-        for tensor in tensors.values()
-        if tensor.is_floating_point()
-    )
-
-
 def _evaluate(port: Port, study: Study, state: ServerState) -> float:
     """Every client evaluates what it would receive now; takes no simulated time. The accuracy over all samples."""
     this = study.round(state.round)
@@ -134,7 +71,7 @@ def _evaluate(port: Port, study: Study, state: ServerState) -> float:
         for client, name in enumerate(study.names):
             port.send(name, EVAL, study.method.server_down(state.all, client, this), round=state.round)
         for _ in study.names:
-            result = port.recv()
+            result = port.recv("evaluation")
             client = study.number_of[result.sender]
             for position, (model, splits) in enumerate(result.facts.items()):
                 for split, (right, among, loss) in splits.items():
@@ -146,38 +83,15 @@ def _evaluate(port: Port, study: Study, state: ServerState) -> float:
     return correct / total if total else 0.0
 
 
-def _tell_round(
-    port: Port,
-    study: Study,
-    state: ServerState,
-    this: Round,
-    ids: Sequence[int],
-    answered: int,
-    began_ns: int,
-    began_s: float,
-) -> None:
-    told = (
-        began_ns,
-        port.now_ns,
-        host_seconds() - began_s,
-        json.dumps(list(ids)),
-        answered,
-        len(ids) - answered,
-    )
-    port.recorder.tell("rounds", state.round, *told)
-    for name, value in study.measures(state.all, this).items():
-        port.recorder.tell("measures", state.round, port.name, name, value)
-
-
 def _finish(port: Port, study: Study, state: ServerState, reason: str, began_s: float) -> None:
     """Stop everybody, and make the digests over the server's and every client's state, in the order of their ids."""
-    everything, trace = sha256(digest_of(state.all)), sha256(port.trace)
+    everything, trace = sha256(digest_of(state.all)), sha256(port.trace_as_of(port.now_ns))
     with port.pause():
         for name in study.names:
             port.send(name, STOP)
         last: dict[str, Mapping[str, Any]] = {}
         for _ in study.names:
-            told = port.recv()
+            told = port.recv("control")
             last[told.sender] = told.facts
     for name in study.names:
         everything.update(last[name]["digest"])

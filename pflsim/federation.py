@@ -79,6 +79,22 @@ class Answer:
     down: Tensors  # what it answers
     age: int  # how many times the server's model has changed since `down` was sent
     n_samples: int
+    weight: float = 1.0  # what the schedule makes of an answer that came late; 1 for all others
+
+
+def mixed(old: torch.Tensor, new: torch.Tensor, weight: float) -> torch.Tensor:
+    """(1 - weight) old + weight new, [d]: how an asynchronous server takes in one answer."""
+    return (old.double() * (1 - weight) + new.double() * weight).to(old.dtype)
+
+
+def moved(
+    x: torch.Tensor, starts: Sequence[torch.Tensor], ends: Sequence[torch.Tensor], weights: Sequence[float]
+) -> torch.Tensor:
+    """x + (1/K) sum_j weight_j (end_j - start_j), [d]: how a buffered server takes in K answers."""
+    total = torch.zeros_like(x, dtype=torch.float64)
+    for start, end, weight in zip(starts, ends, weights, strict=True):
+        total.add_(end.double() - start.double(), alpha=weight)
+    return (x.double() + total / len(ends)).to(x.dtype)
 
 
 def pulled(own: torch.Tensor, others: Sequence[torch.Tensor], strengths: Iterable[float]) -> torch.Tensor:

@@ -15,7 +15,7 @@ from pflsim.learning.task import Task, Work
 
 Model: TypeAlias = torch.Tensor | Callable[[torch.Tensor], torch.Tensor]  # a vector [d], or inputs -> logits [b, C]
 
-OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival")
+OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival", "server_buffer")
 
 
 class Method(Protocol):

@@ -21,7 +21,7 @@ from pflsim.learning.task import Split, Task, Work
 from pflsim.learning.vector import Network
 from pflsim.record.database import packed
 from pflsim.rng import stream
-from pflsim.schedules.sync import Sync
+from pflsim.schedule import Schedule
 from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.devices import Devices
 from pflsim.timing.links import Links
@@ -41,8 +41,8 @@ class Study:
         self.names = client_names(description.run.clients)
         self.number_of = {name: number for number, name in enumerate(self.names)}
         self._check_names()
-        self.schedule = self._schedule()
         self.method, self.method_name = self._method(description.algorithm), description.algorithm.name
+        self.schedule = self._schedule()
         self.training = description.training
         self.data: Data = load_data(description.data.model_dump(), description.run.seed.data, len(self.names))
         self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
@@ -54,8 +54,14 @@ class Study:
         self.initial = self.network.initial(stream(description.run.seed.init, "init"))
         self.warnings: list[str] = []
         self.federation = self._federation()
-        self.devices = Devices(description.devices, self.names, description.run.seed.train)
-        self.links = Links(description.links, ("server", *self.names))
+        self.devices = Devices(
+            description.devices,
+            self.names,
+            description.run.seed.train,
+            sizes=self.federation.sizes.tolist(),
+            labels=self._main_labels(),
+        )
+        self.links = Links(description.links, ("server", *self.names), description.run.seed.train)
         self.warnings += self._checked(self.method)
 
     def require(self, table: Algorithm) -> None:
@@ -100,7 +106,8 @@ class Study:
     def round(self, number: int) -> Round:
         """Round `number` (from 0) with the cohort that is drawn for it."""
         rng = stream(self.federation.seed, "sampler", "server", number)
-        cohort = self.schedule.drawn(self.federation.sizes, rng)
+        drawn = getattr(self.schedule, "drawn", None)
+        cohort = drawn(self.federation.sizes, rng) if drawn else tuple(self.federation.clients)
         return Round(number, cohort, self.federation, self.training.step_size_at(number))
 
     def participants(self, all: Tensors, round: Round) -> Sequence[int]:
@@ -115,10 +122,10 @@ class Study:
         arrays = {name: np.asarray(value) for name, value in measured.items()}
         return {name: packed(array) if array.ndim else array.item() for name, array in arrays.items()}
 
-    def work_ns(self, actor: str, work: Work) -> int:
-        """Simulated nanoseconds that `work` takes on the device of `actor`."""
+    def work_ns(self, actor: str, work: Work, visit: int) -> int:
+        """Simulated nanoseconds that `work` takes on the device of `actor` during its visit number `visit`."""
         passes = work.forward_samples + BACKWARD_PER_FORWARD * work.backward_samples
-        return self.devices.seconds_ns(actor, passes * self.network.forward_flops)
+        return self.devices.work_ns(actor, passes * self.network.forward_flops, visit)
 
     def server_work_ns(self, answers: Sequence[Answer]) -> int:
         """Simulated nanoseconds that folding in `answers` takes: a multiplication and an addition per number."""
@@ -170,11 +177,15 @@ class Study:
         if self.description.algorithm.name == "server":
             raise DescriptionError("algorithm.name", "server", "is not a method")
 
-    def _schedule(self) -> Sync:
+    def dispatch_rng(self, dispatched: int) -> np.random.Generator:
+        """Decides who gets work when a schedule without rounds hands out the next piece."""
+        return stream(self.federation.seed, "dispatch", dispatched)
+
+    def _schedule(self) -> Schedule:
         table = self.description.schedule
         found = catalogue.find("schedules", table.kind, "schedule.kind")
-        schedule: Sync = found(**catalogue.validated(found, table.settings, "schedule"))
-        schedule.check(len(self.names))
+        schedule: Schedule = found(**catalogue.validated(found, table.settings, "schedule"))
+        schedule.check(len(self.names), self.method)
         return schedule
 
     def _method(self, table: Algorithm) -> Any:
@@ -198,6 +209,12 @@ class Study:
             training=self.training,
             seed=self.description.run.seed.train,
         )
+
+    def _main_labels(self) -> list[int] | None:
+        """The most frequent training label of each client (the least of equal ones); None where there are none."""
+        if not self.data.classes:
+            return None
+        return [int(np.bincount(self.data.y[part.train], minlength=1).argmax()) for part in self.data.partition.parts]
 
     def _graph(self, labels: tuple[tuple[int, ...], ...], sizes: np.ndarray) -> np.ndarray | None:
         table = self.description.topology

@@ -16,7 +16,7 @@ class Alone:
         self.posted.append([bytes(frame) for frame in frames])
 
     def wait_for_mail(self, port: Port) -> None:
-        if not port.may_take():
+        if not port.may_go_on():
             raise AssertionError(f"{port.name} would wait for {port.waits_for()}")
 
     def wait_until(self, port: Port, until_ns: int) -> None:

@@ -162,3 +162,20 @@ def test_the_summary_says_what_the_run_cost(tmp_path: Path) -> None:
     assert len(result.rows("evaluations", model="global")) == 3 * CLIENTS
     assert not list((tmp_path / "out").glob("record.db-*"))
     assert (tmp_path / "out" / "run.toml").exists()
+
+
+ENGINES: dict[str, dict[str, Any]] = {
+    "deadline": {"kind": "deadline", "deadline_s": 0.3, "cohort": 5, "late": "carry"},
+    "fedasync": {"kind": "fedasync", "concurrency": 4},
+    "fedbuff": {"kind": "fedbuff", "concurrency": 5, "buffer": 3},
+}
+
+
+@pytest.mark.parametrize("clients_per_process", [1, 3])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_a_barrier_too_processes_give_the_bits_of_the_sequential_driver(
+    engine: str, clients_per_process: int, tmp_path: Path
+) -> None:
+    tables = description(DIGITS, schedule=ENGINES[engine], devices__flops_per_second=2e6, run__rounds=4)
+    packed = description(tables, run__clients_per_process=clients_per_process)
+    assert digests(run_here(packed, tmp_path / "run")) == in_one_process(tables)

@@ -106,7 +106,7 @@ def test_accuracy_cannot_end_a_run_that_never_evaluates() -> None:
         ("model__name", "mlpr", "model.name = 'mlpr': known are "),
         ("model__hiden", [3], "model.hiden = [3]: unknown key; "),
         ("topology__name", "simlar", "; did you mean 'similar'?"),
-        ("schedule__kind", "synch", "schedule.kind = 'synch': known are sync"),
+        ("schedule__kind", "synch", "did you mean 'sync'?"),
         ("schedule", {"sampler": "uniform"}, '"uniform" and "by-samples" need a cohort or a fraction'),
         ("schedule", {"sampler": "uniform", "cohort": 9}, "schedule.cohort = 9: must be 1 to 4, the number of clients"),
         ("schedule", {"sampler": "uniform", "fraction": 0.0}, "schedule.fraction = 0.0: must be above 0 and at most 1"),

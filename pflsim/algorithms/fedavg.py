@@ -22,7 +22,7 @@ from typing import Literal
 
 import torch
 
-from pflsim.federation import Answer, Client, Federation, Round, Tensors
+from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved
 from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import average
 
@@ -53,11 +53,21 @@ class FedAvg:
         return {"x": all["x"]}
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
-        p = [answer.n_samples if self.weights == "samples" else 1 for answer in answers]
+        p = [answer.weight * (answer.n_samples if self.weights == "samples" else 1) for answer in answers]
         mean = average([answer.up["u"] for answer in answers], p)
         if mean is None:
             return all
         return {"x": all["x"] + mean if self.upload == "delta" else mean}
+
+    def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
+        return {"x": mixed(all["x"], self._trained(answer), weight)}
+
+    def server_buffer(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
+        starts, ends = [answer.down["x"] for answer in answers], [self._trained(answer) for answer in answers]
+        return {"x": moved(all["x"], starts, ends, weights)}
+
+    def _trained(self, answer: Answer) -> torch.Tensor:
+        return answer.down["x"] + answer.up["u"] if self.upload == "delta" else answer.up["u"]
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> dict[str, torch.Tensor]:
         models = {"global": down["x"]}

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pflsim.federation import Answer, Client, Federation, Round, Tensors, require_stable
+from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_stable
 from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import average
 
@@ -52,9 +52,16 @@ class FedProx:
         return {"x": all["x"]}
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
-        p = [answer.n_samples if self.weights == "samples" else 1 for answer in answers]
+        p = [answer.weight * (answer.n_samples if self.weights == "samples" else 1) for answer in answers]
         mean = average([answer.up["w"] for answer in answers], p)
         return all if mean is None else {"x": mean}
+
+    def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
+        return {"x": mixed(all["x"], answer.up["w"], weight)}
+
+    def server_buffer(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
+        starts, ends = [answer.down["x"] for answer in answers], [answer.up["w"] for answer in answers]
+        return {"x": moved(all["x"], starts, ends, weights)}
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> Tensors:
         return {"global": down["x"]}

@@ -8,7 +8,7 @@ are handed out in the order (arrival, sender, sequence): under the virtual clock
 actor that still owes an answer has a message in hand, so that nothing earlier can come any more.
 """
 
-import heapq
+import math
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,10 +20,14 @@ from torch import Tensor
 
 from pflsim.errors import BadMessage
 from pflsim.messages import wire
+from pflsim.messages.inbox import Inbox, Sizes
 from pflsim.messages.wire import Frame, Message
 from pflsim.timing.clock import NANOSECONDS, Clock
 from pflsim.timing.fair_share import Flight, Transfer
 from pflsim.timing.links import Links, wire_bytes
+
+_TRACED = 16
+"""So many of the last events are remembered: more than one piece of work has."""
 
 
 class Carrier(Protocol):
@@ -58,21 +62,26 @@ class Port:
         self.name, self.run_id, self.clock, self.recorder = name, run_id, clock, recorder
         self.state: Any = None
         self.round = 0
-        self.awaited: set[str] = set()
-        """Who owes this actor an answer and has nothing in hand here."""
+        self.asked_ns = 0
+        """As of when the last message taken is to be answered: when it was sent, or arrived if it took time."""
+        self.promises = False
+        """Whether this actor promises, when it starts to work, before when its answer will not leave."""
         self.charged_bytes = 0
         """What the method is charged for so far: headers and payload that this actor sent or received."""
         self._carrier, self._links = carrier, links
-        self._uplink, self._downlink = links.uplink(name), links.downlink(name)
+        self._uplink, self._inbox = links.uplink(name), Inbox(links.downlink(name))
+        self._wanted: str | None = None
+        """The channel on which this actor waits for a message; None for any."""
+        self._until_ns: int | None = None
+        """When it will wait no longer."""
+        self._asker: str | None = None
+        """Who waits for this actor's answer."""
         self._outbox: list[tuple[Message, list[Frame]]] = []
         self._encoded: dict[tuple[int, ...], tuple[list[list[object]], list[Frame]]] = {}
         self._sequence: Counter[str] = Counter()
+        self._first_byte_ns: Counter[str] = Counter()
         self._seen: dict[tuple[str, str], int] = {}
-        self._asked: dict[str, deque[tuple[str, int]]] = {}
-        self._in_hand: Counter[str] = Counter()
-        self._control: list[tuple[int, str, int, str]] = []
-        self._mail: dict[tuple[str, str, int], tuple[Message, tuple[int, int, int]]] = {}
-        self._trace = sha256(name.encode()).digest()
+        self._trace = deque([(0, sha256(name.encode()).digest())], maxlen=_TRACED)
 
     # what an actor calls
 
@@ -111,33 +120,37 @@ class Port:
         descriptions, frames = self._frames_of(message.tensors)
         header = wire.encode_header(message, self.run_id, descriptions)
         self._outbox.append((message, [header, b"", *frames]))
+        if to == self._asker and kind in wire.ANSWERS:
+            self._asker = None
         if kind in wire.ANSWER:
             self.expect(to, wire.ANSWER[kind], work_id)
 
     def expect(self, sender: str, kind: str, work_id: int = 0) -> None:
         """`sender` owes this actor an answer of `kind`; every question that is sent says so by itself."""
-        self._asked.setdefault(sender, deque()).append((kind, work_id))
-        if not self._in_hand[sender]:
-            self.awaited.add(sender)
+        not_before_ns = -math.inf
+        if wire.CHANNEL[kind] == "data":
+            there_and_back_ns = self._links.latency_ns(self.name, sender) + self._links.latency_ns(sender, self.name)
+            not_before_ns = self.clock.now_ns() + there_and_back_ns
+        self._inbox.expect(sender, kind, work_id, not_before_ns)
 
-    def recv(self) -> Message:
-        """The next message, in simulated order of arrival."""
-        self._post_outbox()
-        began_ns = self.clock.now_ns()
-        self._carrier.wait_for_mail(self)
-        message = self._take()
-        now_ns = self.clock.now_ns()
-        if message.channel == "data" and now_ns > began_ns:
-            self.recorder.tell("spans", self.name, "wait", began_ns, now_ns, message.round)
+    def recv(self, channel: str | None = None) -> Message:
+        """The next message (of a channel), in simulated order of arrival."""
+        message = self._await(channel, None)
+        assert message is not None
         return message
+
+    def recv_within(self, wait_ns: int, channel: str | None = None) -> Message | None:
+        """The next message, or None when `wait_ns` simulated nanoseconds have passed; 0 asks for what is there."""
+        return self._await(channel, self.clock.now_ns() + wait_ns)
 
     @contextmanager
     def busy(self, work_ns: int, what: str = "compute") -> Iterator[None]:
         """Real work, done in the with-block, that takes `work_ns` simulated nanoseconds."""
         self._post_outbox()
         began_ns = self.clock.now_ns()
-        yield
         ends_ns = began_ns + work_ns
+        self._promise(ends_ns)
+        yield
         self._carrier.wait_until(self, ends_ns)
         self.clock.advance(ends_ns)
         ended_ns = self.clock.now_ns()  # under the wall clock later, where the real work took longer than its model
@@ -159,14 +172,16 @@ class Port:
         """Post the last words; the actor's program ends after this."""
         self._post_outbox()
 
-    @property
-    def trace(self) -> bytes:
-        """The sha256 chain over this actor's simulated events so far."""
-        return self._trace
+    def trace_as_of(self, now_ns: int) -> bytes:
+        """The sha256 chain over this actor's simulated events up to and at `now_ns`, which may lie a little back.
+
+        A process may have worked ahead of the moment as of which it is asked, but by no more than one piece of work.
+        """
+        return next(chain for at_ns, chain in reversed(self._trace) if at_ns <= now_ns)
 
     # what a carrier calls
 
-    def deliver(self, message: Message, stamp: list[Any], sizes: tuple[int, int, int]) -> bool:
+    def deliver(self, message: Message, stamp: list[Any], sizes: Sizes) -> bool:
         """Put what came over the wire into the inbox; False if it is a duplicate or answers nothing asked.
 
         Raises BadMessage, and has changed nothing, when its stamp cannot be.
@@ -177,52 +192,93 @@ class Port:
         if message.sequence <= self._seen.get(source, 0):
             return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
         flight = self._flight(message, stamp)  # may refuse it, so nothing must have changed before
-        if message.kind in wire.ANSWERS and not self._is_answer(message):
+        if message.kind == wire.PROMISE:
+            return self._take_promise(message, sizes)
+        if message.kind in wire.ANSWERS and not self._inbox.settle(message):
             return self._refuse(message, "unasked", f"{message.kind} {message.work_id} answers nothing", sizes)
         self._seen[source] = message.sequence
         departure_ns, paused_ns = stamp[0], stamp[1]
         self.clock.paused_ns = max(self.clock.paused_ns, paused_ns)
-        if flight is not None:
-            self._downlink.add((message.sender, message.sequence), flight)
-        else:
-            heapq.heappush(self._control, (departure_ns, message.sender, message.sequence, message.channel))
-        self._mail[message.channel, message.sender, message.sequence] = message, sizes
-        self._in_hand[message.sender] += 1
-        self.awaited.discard(message.sender)
+        self._inbox.put(message, sizes, departure_ns, flight)
         return True
 
     def tell_untaken(self) -> None:
         """Record what has come and was never taken, as when a run fails; the ledger would hold it for lost."""
-        while self._mail:
+        self._wanted = None
+        while not self._inbox.is_empty():
             self._take()
+
+    def may_go_on(self) -> bool:
+        """Whether this actor's wait is over: there is a message that it may have, or it waits no longer."""
+        return self.may_take() or self._is_too_late()
 
     def may_take(self) -> bool:
         """Whether the earliest message known so far can be handed out now."""
-        if self.awaited and self.clock.waits_for_everybody:
+        horizon_ns = self._inbox.horizon_ns(self._wanted) if self.clock.waits_for_everybody else math.inf
+        due_ns = self._inbox.next_due_ns(self._wanted, horizon_ns)
+        if due_ns is None or (self._until_ns is not None and due_ns > self._until_ns):
             return False
-        due_ns = self.next_due_ns()
-        return due_ns is not None and self.clock.has_come(due_ns)
+        return self.clock.has_come(due_ns)
 
-    def next_due_ns(self) -> int | None:
-        """When the earliest message known so far falls due."""
-        data = self._downlink.next()
-        control_ns = self._control[0][0] if self._control else None
-        if data is None or control_ns is None:
-            return control_ns if data is None else data[0]
-        return min(data[0], control_ns)
+    def next_event_ns(self) -> int | None:
+        """When, as far as is known, this actor's wait will be over."""
+        due_ns = self._inbox.next_due_ns(self._wanted)
+        times = [time_ns for time_ns in (due_ns, self._until_ns) if time_ns is not None]
+        return min(times, default=None)
+
+    def is_owed(self) -> bool:
+        """Whether what this actor waits for is an answer that somebody owes it."""
+        return self._inbox.is_owed(self._wanted)
 
     def waits_for(self) -> str:
         """How many have answered, and who still owes this actor what, in words."""
-        if not self.awaited:
-            return "waiting for the next message"
-        names = sorted(self.awaited)
-        kind, _ = self._asked[names[0]][0]
-        answered = sum(1 for count in self._in_hand.values() if count)
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        have = "joined" if kind == wire.JOIN else f"have sent their {kind}"
-        return f"{answered}/{answered + len(names)} {have}, waiting for {shown}"
+        return self._inbox.waits_for(self._wanted)
 
     # within
+
+    def _await(self, channel: str | None, until_ns: int | None) -> Message | None:
+        self._post_outbox()
+        began_ns = self.clock.now_ns()
+        self._wanted, self._until_ns = channel, until_ns
+        self._carrier.wait_for_mail(self)
+        self._until_ns = None
+        if until_ns is not None and not self._has_message_by(until_ns):
+            self.clock.advance(until_ns)
+            self._trace_event("waited", "", "", 0, until_ns)
+            return None
+        message = self._take()
+        now_ns = self.clock.now_ns()
+        if message.channel == "data" and now_ns > began_ns:
+            self.recorder.tell("spans", self.name, "wait", began_ns, now_ns, message.round)
+        return message
+
+    def _has_message_by(self, until_ns: int) -> bool:
+        due_ns = self._inbox.next_due_ns(self._wanted)
+        return due_ns is not None and due_ns <= until_ns and self.clock.has_come(due_ns)
+
+    def _is_too_late(self) -> bool:
+        """Whether nothing can come any more within the time that this actor was ready to wait."""
+        if self._until_ns is None or not self.clock.has_come(self._until_ns):
+            return False
+        if not self.clock.waits_for_everybody:
+            return True
+        due_ns = self._inbox.next_due_ns(self._wanted, self._until_ns)
+        return due_ns is None and self._inbox.horizon_ns(self._wanted) >= self._until_ns
+
+    def _promise(self, ends_ns: int) -> None:
+        """Tell who waits for this actor's answer that it will not leave before `ends_ns`."""
+        if self._asker is not None and self.promises and self.clock.waits_for_everybody:
+            self.send(self._asker, wire.PROMISE, facts={"not_before_ns": ends_ns})
+            self._post_outbox()
+
+    def _take_promise(self, message: Message, sizes: Sizes) -> bool:
+        not_before_ns = message.facts.get("not_before_ns")
+        if type(not_before_ns) is not int or not 0 <= not_before_ns < 1 << 62:
+            raise BadMessage(f"{message.sender} promises {not_before_ns!r:.40}, which is no time")
+        self._seen[message.sender, message.channel] = message.sequence
+        self._inbox.promise(message.sender, not_before_ns + self._links.latency_ns(message.sender, self.name))
+        self._tell("received", message, sizes, self.clock.now_ns())
+        return True
 
     def _flight(self, message: Message, stamp: list[Any]) -> Flight | None:
         """How a message of the method travels here. Raises BadMessage, naming it, for a stamp that cannot be."""
@@ -230,7 +286,7 @@ class Port:
             return None
         try:
             flight = Flight.from_list(stamp[2])
-            begins_ns = self.clock.heard_ns(flight.first_byte_ns, self._downlink.taken_ns)
+            begins_ns = self.clock.heard_ns(flight.first_byte_ns, self._inbox.taken_ns)
         except BadMessage as problem:
             problem.message = message
             raise
@@ -253,7 +309,7 @@ class Port:
         transfers = [self._transfer(message, frames) for message, frames in data]
         flights = iter(self._uplink.stamp(now_ns, transfers) if transfers else ())
         for message, frames in self._outbox:
-            flight = next(flights) if message.channel == "data" else None
+            flight = self._in_order(message.to, next(flights)) if message.channel == "data" else None
             frames[1] = msgpack.packb((now_ns, self.clock.paused_ns, flight.as_list() if flight else None))
             self._carrier.post(message.to, frames)
             self._tell_sent(message, frames, now_ns)
@@ -262,35 +318,28 @@ class Port:
 
     def _transfer(self, message: Message, frames: Sequence[Frame]) -> Transfer:
         size_bytes = wire_bytes([len(frames[0]), *map(len, frames[2:])])
-        return self._links.transfer(self.name, message.to, size_bytes)
+        return self._links.transfer(self.name, message.to, size_bytes, message.sequence)
+
+    def _in_order(self, to: str, flight: Flight) -> Flight:
+        """One connection keeps its messages in order: what jitter would let overtake waits for the one before it."""
+        first_byte_ns = max(flight.first_byte_ns, self._first_byte_ns[to])
+        self._first_byte_ns[to] = first_byte_ns
+        return flight._replace(latency_ns=first_byte_ns - flight.departure_ns)
 
     def _take(self) -> Message:
-        data = self._downlink.next()
-        if self._control and (data is None or self._control[0][0] <= data[0]):
-            arrival_ns, sender, sequence, channel = heapq.heappop(self._control)
-        else:
-            arrival_ns, (sender, sequence) = self._downlink.take()
-            channel = "data"
+        arrival_ns, message, sizes = self._inbox.take(self._wanted)
+        self.asked_ns = arrival_ns
+        if message.channel == "data":
             self.clock.advance(arrival_ns)
-        message, sizes = self._mail.pop((channel, sender, sequence))
-        self._in_hand[sender] -= 1
-        if self._asked.get(sender) and not self._in_hand[sender]:
-            self.awaited.add(sender)
-        if channel == "data":
             self.round = message.round
             self.charged_bytes += sizes[0] + sizes[1]
-            self._trace_event("took", message.kind, sender, sequence, arrival_ns)
+            if message.kind in wire.QUESTIONS:
+                self._asker = message.sender
+            self._trace_event("took", message.kind, message.sender, message.sequence, arrival_ns)
         self._tell("received", message, sizes, arrival_ns)
         return message
 
-    def _is_answer(self, message: Message) -> bool:
-        asked = self._asked.get(message.sender)
-        if not asked or asked[0] != (message.kind, message.work_id):
-            return False
-        asked.popleft()
-        return True
-
-    def _refuse(self, message: Message, reason: str, detail: str, sizes: tuple[int, int, int]) -> bool:
+    def _refuse(self, message: Message, reason: str, detail: str, sizes: Sizes) -> bool:
         fact = (reason, detail, sum(sizes), message.sender, message.channel, message.sequence)
         self.recorder.tell("dropped", self.name, *fact)
         return False
@@ -304,13 +353,13 @@ class Port:
         route = (message.sender, message.to, message.kind, message.channel, message.sequence)
         self.recorder.tell("sent", *route, message.round, *sizes, now_ns)
 
-    def _tell(self, table: str, message: Message, sizes: tuple[int, int, int], at_ns: int) -> None:
+    def _tell(self, table: str, message: Message, sizes: Sizes, at_ns: int) -> None:
         route = (message.sender, message.to, message.kind, message.channel, message.sequence)
         self.recorder.tell(table, *route, *sizes, at_ns)
 
     def _trace_event(self, what: str, kind: str, other: str, sequence: int, at_ns: int) -> None:
         event: bytes = msgpack.packb((what, kind, other, sequence, at_ns))
-        self._trace = sha256(self._trace + event).digest()
+        self._trace.append((at_ns, sha256(self._trace[-1][1] + event).digest()))
 
 
 def frame_sizes(frames: Sequence[Frame]) -> tuple[int, int, int]:

@@ -26,7 +26,7 @@ PROTOCOL = 1
 
 WORK, RESULT = "WORK", "RESULT"
 EVAL, EVAL_RESULT = "EVAL", "EVAL_RESULT"
-JOIN, STOP, STATE = "JOIN", "STOP", "STATE"
+JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
 
 CHANNEL = {
     WORK: "data",
@@ -36,6 +36,7 @@ CHANNEL = {
     JOIN: "control",
     STOP: "control",
     STATE: "control",
+    PROMISE: "control",
 }
 """Only what travels on the channel "data" takes simulated time and is charged to the method."""
 
@@ -50,7 +51,7 @@ QUESTIONS = frozenset(ANSWER)
 
 def accepted_by(actor: str) -> frozenset[str]:
     """The kinds that an actor takes: a server asks, and clients answer."""
-    return ANSWERS if actor == "server" else QUESTIONS
+    return ANSWERS | {PROMISE} if actor == "server" else QUESTIONS
 
 
 DTYPES: dict[str, tuple[torch.dtype, np.dtype[Any]]] = {

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import floor
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,9 @@ class Sync:
     cohort: int | None = None
     fraction: float | None = None
 
-    def check(self, clients: int) -> None:
+    promises = False
+
+    def check(self, clients: int, method: Any) -> None:
         """Raises DescriptionError for what has no meaning with that many clients."""
         if self.cohort is not None and self.fraction is not None:
             given = (self.cohort, self.fraction)

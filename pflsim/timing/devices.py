@@ -5,20 +5,31 @@
     devices = { kind = "bimodal", flops_per_second = "phone", stragglers = 4, slowdown = 10,
                 server_flops_per_second = "workstation" }
 
-A speed is a number or a preset's name. To add a kind, add a function to KINDS: it gives each client's
-speed, and its keyword-only parameters are its settings.
+A speed is a number or a preset's name. `pflsim.timing.families` has the kinds and their settings. Besides those:
+
+    jitter     per-visit noise on a client's computing time, a factor with mean 1: a number is the standard deviation
+               of its natural logarithm (log-normal), "exponential" makes each visit's time exponential
+    correlate  "size": speeds go with the clients' training samples; "label": clients with the same main label have
+               neighbouring speeds (in an order of labels that is drawn); "none", the default: neither
+    strength   how much: 1 is sorted (by size: who has most data is fastest), 0 random, about the rank correlation;
+               by size also down to -1 (who has most data is slowest)
+    file       what `pflsim calibrate` measured on this host: the speeds that the table itself does not give (but with
+               kind = "trace", the trace)
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import Any, Literal
 
 from pflsim.catalogue import near_match, validated
 from pflsim.errors import DescriptionError
 from pflsim.rng import stream
+from pflsim.timing.calibration import read_speed
+from pflsim.timing.correlation import correlated, label_trait
+from pflsim.timing.families import KINDS, WITHOUT_TYPICAL, Quantity, Spread, check_kind, spread_over
+
+__all__ = ["KINDS", "PRESETS", "WITHOUT_TYPICAL", "Device", "Devices", "resolved", "speed"]
 
 SERVER = "server"
 
@@ -54,76 +65,107 @@ class Device:
         return -(-work * per * 10**9 // (part * speed))
 
 
-def _constant(clients: int, rng: np.random.Generator, *, flops_per_second: float | str) -> list[float]:
-    """All clients are equally fast."""
-    return [speed("devices.flops_per_second", flops_per_second)] * clients
+@dataclass(frozen=True)
+class _Extras:
+    """What a table of devices may say beside the kind, its settings and the server's speed."""
+
+    jitter: float | Literal["exponential"] = 0.0
+    correlate: Literal["none", "size", "label"] = "none"
+    strength: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.jitter, float) and not 0 <= self.jitter <= 10:
+            raise DescriptionError("devices.jitter", self.jitter, 'must be from 0 to 10, or "exponential"')
+        if (self.strength is None) != (self.correlate == "none"):
+            expected = 'correlate = "size" and "label" need a strength, "none" takes none'
+            raise DescriptionError("devices.strength", self.strength, expected)
+        least = -1 if self.correlate == "size" else 0
+        if self.strength is not None and not least <= self.strength <= 1:
+            raise DescriptionError("devices.strength", self.strength, f"must be from {least} to 1")
 
 
-def _bimodal(
-    clients: int,
-    rng: np.random.Generator,
-    *,
-    flops_per_second: float | str,
-    stragglers: int | float,  # how many (an integer), or which share of the clients (a float)
-    slowdown: float,
-) -> list[float]:
-    """`stragglers` of the clients, drawn without replacement, are `slowdown` times slower than the others."""
-    if not 1 <= slowdown < math.inf:
-        raise DescriptionError("devices.slowdown", slowdown, "must be a number from 1")
-    most = clients if isinstance(stragglers, int) else 1.0
-    if not 0 <= stragglers <= most:
-        raise DescriptionError(
-            "devices.stragglers", stragglers, f"must be a count up to {clients} or a share up to 1.0"
-        )
-    count = stragglers if isinstance(stragglers, int) else math.floor(stragglers * clients + 0.5)
-    fast = speed("devices.flops_per_second", flops_per_second)
-    slow = frozenset(rng.choice(clients, size=count, replace=False).tolist())
-    return [fast / slowdown if client in slow else fast for client in range(clients)]
-
-
-KINDS: dict[str, Callable[..., list[float]]] = {"bimodal": _bimodal, "constant": _constant}
+_EXTRAS = ("jitter", "correlate", "strength")
 
 
 class Devices:
     """The devices of `actors`: the clients in the order given, and "server" if it is among them.
 
-    Which clients are slow depends on nothing but `seed` and their number. Raises DescriptionError for a
-    `setting` that is neither a preset's name nor a table as above.
+    Which clients are slow depends on nothing but `seed` and their number, unless it goes with their training
+    samples, `sizes` [N], or with their main labels, `labels` [N] (the most frequent one of each). Raises
+    DescriptionError for a `setting` that is neither a preset's name nor a table as above.
     """
 
-    def __init__(self, setting: object, actors: Sequence[str], seed: int) -> None:
-        self.settings = resolved(setting)  # the full table, also of a preset
+    def __init__(
+        self,
+        setting: object,
+        actors: Sequence[str],
+        seed: int,
+        *,
+        sizes: Sequence[int] | None = None,
+        labels: Sequence[int] | None = None,
+    ) -> None:
+        self.settings = resolved(setting)  # the full table, also of a preset or a file
         clients = [actor for actor in actors if actor != SERVER]
-        given = {k: v for k, v in self.settings.items() if k not in ("kind", "server_flops_per_second")}
-        kind = KINDS[self.settings["kind"]]
-        speeds = kind(len(clients), stream(seed, "devices"), **validated(kind, given, "devices"))
+        given = {k: v for k, v in self.settings.items() if k not in (*_EXTRAS, "server_flops_per_second")}
+        extras = _extras(self.settings)
+        spread = spread_over(clients, given, FLOPS_PER_SECOND, stream(seed, "devices"), "devices")
+        if extras.strength is not None:
+            spread = _dealt(spread, extras.correlate, extras.strength, seed, sizes, labels)
         server = speed("devices.server_flops_per_second", self.settings["server_flops_per_second"])
-        self._devices = {actor: Device(value) for actor, value in zip(clients, speeds, strict=True)}
+        self._devices = {actor: Device(value) for actor, value in zip(clients, spread.values, strict=True)}
         self._devices[SERVER] = Device(server)
+        self._classes = dict(zip(clients, spread.classes, strict=True)) | {SERVER: SERVER}
+        self._jitter, self._seed = extras.jitter, seed
 
     def device(self, actor: str) -> Device:
         """The device of `actor`; raises KeyError if there is no such actor."""
         return self._devices[actor]
 
+    def speed_class(self, actor: str) -> str:
+        """Under which name reports sum `actor` up: its class, its third ("slow", "middle", "fast"), or "server"."""
+        return self._classes[actor]
+
     def seconds_ns(self, actor: str, flops: float) -> int:
-        """The simulated ns that `actor` needs for `flops`, rounded up."""
+        """The simulated ns that `actor` needs for `flops`, rounded up, without jitter."""
         return self._devices[actor].seconds_ns(flops)
+
+    def work_ns(self, actor: str, flops: float, visit: int) -> int:
+        """The simulated ns that `actor` needs for the `flops` of this `visit`; the server's work has no jitter."""
+        if actor == SERVER or self._jitter == 0:
+            return self.seconds_ns(actor, flops)
+        return self.seconds_ns(actor, flops * self._factor(actor, visit))
+
+    def _factor(self, actor: str, visit: int) -> float:
+        rng = stream(self._seed, "devices", "jitter", actor, visit)
+        if isinstance(self._jitter, float):
+            return math.exp(self._jitter * rng.standard_normal() - self._jitter**2 / 2)
+        return float(rng.standard_exponential())
 
 
 def resolved(setting: object) -> dict[str, Any]:
-    """The table that `setting` stands for, kind and server's speed checked; raises DescriptionError."""
+    """The table that `setting` stands for, kind and server's speed checked; raises DescriptionError.
+
+    What a file of `pflsim calibrate` states is in it as a number, so that it holds without the file.
+    """
     if isinstance(setting, str):
         speed("devices", setting)
         return {"kind": "constant", "flops_per_second": setting, "server_flops_per_second": "workstation"}
     if not isinstance(setting, Mapping):
         raise DescriptionError("devices", setting, f"must be a table, or one of {', '.join(sorted(PRESETS))}")
-    for name in ("kind", "server_flops_per_second"):
-        if name not in setting:
-            raise DescriptionError(f"devices.{name}", None, "is required")
-    if setting["kind"] not in KINDS:
-        raise DescriptionError("devices.kind", setting["kind"], near_match(str(setting["kind"]), sorted(KINDS)))
-    speed("devices.server_flops_per_second", setting["server_flops_per_second"])
-    return dict(setting)
+    full = dict(setting)
+    if "file" in full and full.get("kind") != "trace":
+        measured = read_speed("devices.file", full.pop("file"))
+        full = {"kind": "constant", "server_flops_per_second": measured} | full
+        if full["kind"] not in WITHOUT_TYPICAL:
+            full = {"flops_per_second": measured} | full
+    kind = check_kind(full, "devices")
+    if "server_flops_per_second" not in full:
+        raise DescriptionError("devices.server_flops_per_second", None, "is required")
+    speed("devices.server_flops_per_second", full["server_flops_per_second"])
+    extras = _extras(full)
+    if kind == "trace" and extras.correlate != "none":
+        raise DescriptionError("devices.correlate", extras.correlate, "a trace says itself who is how fast")
+    return full
 
 
 def speed(key: str, given: object) -> float:
@@ -132,6 +174,33 @@ def speed(key: str, given: object) -> float:
         if given not in PRESETS:
             raise DescriptionError(key, given, near_match(given, sorted(PRESETS)) + ", or a number of FLOP/s")
         return PRESETS[given]
+    if given is None:
+        raise DescriptionError(key, given, "is required")
     if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
         raise DescriptionError(key, given, "must be a number above 0, or a preset's name")
     return float(given)
+
+
+FLOPS_PER_SECOND = Quantity("flops_per_second", speed, "flops_per_second")
+
+
+def _extras(table: Mapping[str, Any]) -> _Extras:
+    given = {name: table[name] for name in _EXTRAS if name in table}
+    return _Extras(**validated(_Extras, given, "devices"))
+
+
+def _dealt(
+    spread: Spread,
+    correlate: str,
+    strength: float,
+    seed: int,
+    sizes: Sequence[int] | None,
+    labels: Sequence[int] | None,
+) -> Spread:
+    """`spread` dealt to the clients by their sizes or their main labels."""
+    rng = stream(seed, "devices", "correlate")
+    if correlate == "size" and sizes is not None:
+        return correlated(spread, [float(size) for size in sizes], strength, rng)
+    if correlate == "label" and labels is not None:
+        return correlated(spread, label_trait(labels, rng), strength, rng)
+    raise DescriptionError("devices.correlate", correlate, f"these data have no {correlate} to go by")

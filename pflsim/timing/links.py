@@ -6,7 +6,16 @@
               server = { uplink_mbps = 1000, downlink_mbps = 1000 }, latency_ms = 10 }
 
 Latency is one way. Rates are those of the bare line; `wire_bytes` adds what framing costs. A radio cell
-that several clients share, slow start, jitter and loss are not modelled here.
+that several clients share is not modelled here.
+
+A client's rate may also be spread over the clients, by the same families as speeds (`pflsim.timing.families`) with
+`mbps` as the typical value (a trace has columns `uplink_mbps` and `downlink_mbps`); a latency may differ from pair to
+pair (`pflsim.timing.latency`); and jitter, loss and slow start (`pflsim.timing.disturbance`) may delay messages:
+
+    links = { client = { uplink_mbps = { kind = "lognormal", mbps = 7, spread = 0.8 }, downlink_mbps = 20 },
+              server = { uplink_mbps = 1000, downlink_mbps = 1000 },
+              latency_ms = { kind = "distances", radius_km = 2000 }, jitter_ms = 3,
+              loss = 0.01, retransmit_ms = 200, slow_start = true }
 """
 
 import math
@@ -15,8 +24,12 @@ from typing import Any
 
 from pflsim.catalogue import near_match
 from pflsim.errors import DescriptionError
+from pflsim.rng import stream
+from pflsim.timing import latency
+from pflsim.timing.disturbance import NAMES, Delay, disturbance, slow_start_ns
 from pflsim.timing.downlink import Downlink
 from pflsim.timing.fair_share import LEAST_RATE, Transfer
+from pflsim.timing.families import Quantity, check_kind, spread_over
 from pflsim.timing.uplink import Uplink
 
 SERVER = "server"
@@ -47,13 +60,15 @@ PRESETS: dict[str, dict[str, Any]] = {
     "4g": _preset(7.0, 20.0, 1000.0, 30.0),
     # Sites such as hospitals or branches on business lines of 100 Mbit/s each way, on two continents: light
     # needs 60 ms for 6000 km of fibre and back, routes and routers make it 80.
-    "wan": _preset(100.0, 100.0, 1000.0, 40.0),
+    # With such round trips slow start counts: 1 MB takes 402 ms longer than the 80 ms at the full rate.
+    "wan": _preset(100.0, 100.0, 1000.0, 40.0) | {"slow_start": True},
 }
 
 # Ethernet frames of 1500 bytes carry 20 of IPv4, 20 of TCP and 12 of its time stamps (RFC 7323) and so 1448
 # of the stream; around them are 14 of header, 4 of checksum, 8 of preamble and 12 of silence (IEEE 802.3).
 SEGMENT_BYTES = 1448
 FRAMING_BYTES = 20 + 20 + 12 + 14 + 4 + 8 + 12
+FULL_SEGMENT_BYTES = SEGMENT_BYTES + FRAMING_BYTES
 
 
 def wire_bytes(frame_sizes: Iterable[int]) -> int:
@@ -69,12 +84,20 @@ def wire_bytes(frame_sizes: Iterable[int]) -> int:
 
 
 class Links:
-    """The links between `actors`, as the description's `links` says: all but "server" have the same rates."""
+    """The links between `actors`, "server" and the clients in their order, as the description's `links` says.
 
-    def __init__(self, setting: object, actors: Sequence[str]) -> None:
+    All that is drawn depends on `seed` alone. Raises DescriptionError for a `setting` that cannot be.
+    """
+
+    def __init__(self, setting: object, actors: Sequence[str], seed: int = 0) -> None:
         self.settings = resolved(setting)  # the full table, also of a preset
-        self._actors = frozenset(actors)
-        self._latency_ns: int = round(self.settings["latency_ms"] * 1e6)
+        self._actors, self._seed = frozenset(actors), seed
+        self._rates: dict[tuple[str, str], float] = {}
+        for direction in ("uplink_mbps", "downlink_mbps"):
+            self._draw_rates(direction, [actor for actor in actors if actor != SERVER])
+        rng = stream(seed, "links", "positions")
+        self._latency = latency.latency(self.settings["latency_ms"], actors, rng, "links.latency_ms")
+        self._disturbance = disturbance(self.settings, "links")
         self._uplinks: dict[str, Uplink] = {}
         self._downlinks: dict[str, Downlink] = {}
 
@@ -87,10 +110,30 @@ class Links:
         return self._rate(actor, "downlink_mbps")
 
     def latency_ns(self, sender: str, receiver: str) -> int:
-        """From the first bit's departure at `sender` to its arrival at `receiver`."""
+        """From the first bit's departure at `sender` to its arrival at `receiver`, undisturbed."""
         if not {sender, receiver} <= self._actors:
             raise KeyError(f"no link between {sender} and {receiver}")
-        return self._latency_ns
+        return self._latency(sender, receiver)
+
+    def extra_latency_ns(self, sender: str, receiver: str, sequence: int) -> int:
+        """How much later jitter and losses make message `sequence` of this pair."""
+        return self._disturbance.delay_ns(self.delay(sender, receiver, sequence))
+
+    def delay(self, sender: str, receiver: str, sequence: int) -> Delay:
+        """What befalls message `sequence` of this pair: jitter, and how often something of it is sent again."""
+        return self._disturbance.delay(self._seed, sender, receiver, sequence)
+
+    def repeated_bytes(self, sender: str, receiver: str, sequence: int, size_bytes: int) -> int:
+        """The bytes on the wire that losses add to a message of `size_bytes`: one full segment each."""
+        return self.delay(sender, receiver, sequence).retransmissions * min(size_bytes, FULL_SEGMENT_BYTES)
+
+    def slow_start_ns(self, sender: str, receiver: str, size_bytes: int) -> int:
+        """How much longer `size_bytes` on the wire take because the connection starts slowly; 0 if it does not."""
+        if not self._disturbance.slow_start:
+            return 0
+        rate = min(self.uplink_rate(sender), self.downlink_rate(receiver))
+        round_trip_ns = self.latency_ns(sender, receiver) + self.latency_ns(receiver, sender)
+        return slow_start_ns(size_bytes, rate, round_trip_ns, FULL_SEGMENT_BYTES)
 
     def uplink(self, actor: str) -> Uplink:
         """The one uplink of `actor`, with all that it has stamped so far."""
@@ -104,15 +147,34 @@ class Links:
             self._downlinks[actor] = Downlink(self.downlink_rate(actor))
         return self._downlinks[actor]
 
-    def transfer(self, sender: str, receiver: str, size_bytes: int) -> Transfer:
-        """What `uplink(sender).stamp` wants to know of a message of `size_bytes` on the wire."""
-        return Transfer(receiver, size_bytes, self.downlink_rate(receiver), self.latency_ns(sender, receiver))
+    def transfer(self, sender: str, receiver: str, size_bytes: int, sequence: int | None = None) -> Transfer:
+        """What `uplink(sender).stamp` wants to know of a message of `size_bytes` on the wire.
+
+        With its `sequence`, what jitter, losses and slow start add is in it; without, it is undisturbed.
+        """
+        latency_ns = self.latency_ns(sender, receiver)
+        if sequence is not None:
+            delay = self.delay(sender, receiver, sequence)
+            latency_ns += self._disturbance.delay_ns(delay) + self.slow_start_ns(sender, receiver, size_bytes)
+            size_bytes += delay.retransmissions * min(size_bytes, FULL_SEGMENT_BYTES)
+        return Transfer(receiver, size_bytes, self.downlink_rate(receiver), latency_ns)
+
+    def _draw_rates(self, direction: str, clients: Sequence[str]) -> None:
+        given = self.settings["client"][direction]
+        if isinstance(given, Mapping):
+            rng = stream(self._seed, "links", direction)
+            rate = Quantity("mbps", _mbps, direction)
+            values = spread_over(clients, given, rate, rng, f"links.client.{direction}").values
+            rates = [max(value, LEAST_RATE / BYTES_PER_NS) for value in values]  # the tails of a family have no end
+        else:
+            rates = [given] * len(clients)
+        self._rates |= {(client, direction): rate for client, rate in zip(clients, rates, strict=True)}
+        self._rates[SERVER, direction] = self.settings["server"][direction]
 
     def _rate(self, actor: str, direction: str) -> float:
         if actor not in self._actors:
             raise KeyError(f"no actor {actor} has a link")
-        mbps: float = self.settings["server" if actor == SERVER else "client"][direction]
-        return mbps * BYTES_PER_NS
+        return self._rates[actor, direction] * BYTES_PER_NS
 
 
 def resolved(setting: object) -> dict[str, Any]:
@@ -121,32 +183,43 @@ def resolved(setting: object) -> dict[str, Any]:
         if setting not in PRESETS:
             raise DescriptionError("links", setting, f"{near_match(setting, sorted(PRESETS))}, or a table")
         setting = PRESETS[setting]
-    ends = _table("links", setting, ["client", "latency_ms", "server"])
-    full: dict[str, Any] = {"latency_ms": _number("links.latency_ms", ends["latency_ms"], zero=True)}
+    ends = _table("links", setting, ["client", "latency_ms", "server"], NAMES)
+    full: dict[str, Any] = {"latency_ms": latency.check(ends["latency_ms"], "links.latency_ms")}
     for end in ("client", "server"):
         rates = _table(f"links.{end}", ends[end], ["downlink_mbps", "uplink_mbps"])
-        full[end] = {name: _number(f"links.{end}.{name}", rates[name], zero=False) for name in sorted(rates)}
-    return full
+        full[end] = {name: _given_rate(end, name, rates[name]) for name in sorted(rates)}
+    disturbance(ends, "links")
+    return full | {name: ends[name] for name in NAMES if name in ends}
 
 
-def _table(key: str, given: object, known: list[str]) -> Mapping[str, Any]:
+def _table(key: str, given: object, required: Sequence[str], optional: Sequence[str] = ()) -> Mapping[str, Any]:
+    known = sorted([*required, *optional])
     if not isinstance(given, Mapping):
         raise DescriptionError(key, given, f"must be a table of {', '.join(known)}")
     for name, value in given.items():
         if name not in known:
             raise DescriptionError(f"{key}.{name}", value, f"unknown key; {near_match(name, known)}")
-    for name in known:
+    for name in required:
         if name not in given:
             raise DescriptionError(f"{key}.{name}", None, "is required")
     return given
 
 
-def _number(key: str, given: object, zero: bool) -> float:
-    """A rate (above zero, may be infinite) or a latency (from zero, and finite)."""
+def _given_rate(end: str, direction: str, given: object) -> float | dict[str, Any]:
+    """A rate in Mbit/s, or for the clients also a table that says how it is spread."""
+    key = f"links.{end}.{direction}"
+    if end == "client" and isinstance(given, Mapping):
+        check_kind(given, key)
+        return dict(given)
+    return _mbps(key, given)
+
+
+def _mbps(key: str, given: object) -> float:
+    """A rate in Mbit/s: above zero, and it may be infinite."""
+    if given is None:
+        raise DescriptionError(key, given, "is required")
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise DescriptionError(key, given, "must be a number")
-    if zero and not 0 <= given < math.inf:
-        raise DescriptionError(key, given, "must be a finite number from 0")
-    if not zero and not given >= LEAST_RATE / BYTES_PER_NS:
+    if not given >= LEAST_RATE / BYTES_PER_NS:
         raise DescriptionError(key, given, "must be above 0, and at least 1 bit/s")
     return float(given)

@@ -1,0 +1,143 @@
+"""What has come in for an actor, what it is still owed, and what of it may be handed out.
+
+Messages of the method (channel "data") come in over the actor's downlink; evaluation and control take no simulated
+time, so they fall due when they were sent. Whoever owes an answer and has none in hand here is *silent*; for each
+silent sender there is a time at or before which nothing from it can fall due: what a question needs there and back, or
+later what the sender itself has promised. What falls due by then can be handed out, for nothing earlier can still come.
+"""
+
+import heapq
+import math
+from collections import Counter, defaultdict, deque
+
+from pflsim.messages import wire
+from pflsim.messages.wire import Message
+from pflsim.timing.downlink import Downlink
+from pflsim.timing.fair_share import Flight
+
+ASIDE = ("evaluation", "control")
+CHANNELS = ("data", *ASIDE)
+
+Sizes = tuple[int, int, int]
+Arrival = tuple[int, Message, Sizes]
+
+_SHOWN = 8
+
+
+class Inbox:
+    """The inbox of one actor; a channel of None stands for all of them."""
+
+    def __init__(self, downlink: Downlink) -> None:
+        self._downlink = downlink
+        self._asides: dict[str, list[tuple[int, str, int]]] = {channel: [] for channel in ASIDE}
+        self._mail: dict[tuple[str, str, int], tuple[Message, Sizes]] = {}
+        self._owed: dict[tuple[str, str], deque[tuple[str, int]]] = defaultdict(deque)
+        self._in_hand: Counter[tuple[str, str]] = Counter()
+        self._silent: dict[str, dict[str, float]] = {channel: {} for channel in CHANNELS}
+
+    @property
+    def taken_ns(self) -> int:
+        """When the last message of the method that was taken had arrived; all before is settled."""
+        return self._downlink.taken_ns
+
+    def expect(self, sender: str, kind: str, work_id: int, not_before_ns: float) -> None:
+        """`sender` owes an answer of `kind`, which cannot fall due before or at `not_before_ns`."""
+        channel = wire.CHANNEL[kind]
+        self._owed[channel, sender].append((kind, work_id))
+        if not self._in_hand[channel, sender]:
+            self._silent[channel].setdefault(sender, not_before_ns)
+
+    def forgive(self, sender: str, kind: str, work_id: int) -> None:
+        """`sender` no longer owes this answer."""
+        channel = wire.CHANNEL[kind]
+        self._owed[channel, sender].remove((kind, work_id))
+        if not self._owed[channel, sender]:
+            self._silent[channel].pop(sender, None)
+
+    def promise(self, sender: str, not_before_ns: int) -> None:
+        """`sender` has said that its next message of the method cannot fall due before or at `not_before_ns`."""
+        silent = self._silent["data"]
+        if sender in silent:
+            silent[sender] = max(silent[sender], not_before_ns)
+
+    def settle(self, message: Message) -> bool:
+        """Whether `message` is the answer that its sender owes next; it is owed no more then."""
+        owed = self._owed.get((message.channel, message.sender))
+        if not owed or owed[0] != (message.kind, message.work_id):
+            return False
+        owed.popleft()
+        return True
+
+    def put(self, message: Message, sizes: Sizes, sent_ns: int, flight: Flight | None) -> None:
+        """Take in a message: over the downlink if it has a `flight`, else as of when it was sent."""
+        channel, sender = message.channel, message.sender
+        if flight is not None:
+            self._downlink.add((sender, message.sequence), flight)
+        else:
+            heapq.heappush(self._asides[channel], (sent_ns, sender, message.sequence))
+        self._mail[channel, sender, message.sequence] = message, sizes
+        self._in_hand[channel, sender] += 1
+        self._silent[channel].pop(sender, None)
+
+    def horizon_ns(self, channel: str | None) -> float:
+        """Nothing that is still unknown falls due at or before this time."""
+        return min((min(self._silent[one].values(), default=math.inf) for one in _channels(channel)), default=math.inf)
+
+    def next_due_ns(self, channel: str | None, horizon_ns: float = math.inf) -> int | None:
+        """When the earliest message known so far falls due, if not after the horizon."""
+        earliest = self._earliest(channel, horizon_ns)
+        return None if earliest is None else earliest[0]
+
+    def take(self, channel: str | None) -> Arrival:
+        """Take out the earliest message, (arrival, message, sizes); ties go by sender and sequence."""
+        earliest = self._earliest(channel, math.inf)
+        if earliest is None:
+            raise IndexError("nothing has come in")
+        arrival_ns, found = earliest
+        if found == "data":
+            arrival_ns, (sender, sequence) = self._downlink.take()
+        else:
+            arrival_ns, sender, sequence = heapq.heappop(self._asides[found])
+        message, sizes = self._mail.pop((found, sender, sequence))
+        self._in_hand[found, sender] -= 1
+        if self._owed[found, sender] and not self._in_hand[found, sender]:
+            self._silent[found][sender] = arrival_ns if found == "data" else -math.inf
+        return arrival_ns, message, sizes
+
+    def is_empty(self) -> bool:
+        """Whether nothing has come that was not taken."""
+        return not self._mail
+
+    def is_owed(self, channel: str | None) -> bool:
+        """Whether somebody is silent who owes an answer."""
+        return any(self._silent[one] for one in _channels(channel))
+
+    def waits_for(self, channel: str | None) -> str:
+        """How many have answered, and who still owes what, in words."""
+        owing = next((one for one in _channels(channel) if self._silent[one]), None)
+        if owing is None:
+            return "waiting for the next message"
+        names = sorted(self._silent[owing])
+        kind, _ = self._owed[owing, names[0]][0]
+        answered = sum(1 for (one, _), count in self._in_hand.items() if one == owing and count)
+        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        have = "joined" if kind == wire.JOIN else f"have sent their {kind}"
+        return f"{answered}/{answered + len(names)} {have}, waiting for {shown}"
+
+    def _earliest(self, channel: str | None, horizon_ns: float) -> tuple[int, str] | None:
+        found: list[tuple[int, int, str]] = []
+        for order, one in enumerate(reversed(_channels(channel))):  # what takes no time goes first
+            if one == "data":
+                data = self._downlink.next(before_ns=horizon_ns + 1)
+                if data is not None:
+                    found.append((data[0], order, one))
+            elif self._asides[one] and self._asides[one][0][0] <= horizon_ns:
+                found.append((self._asides[one][0][0], order, one))
+        if not found:
+            return None
+        due_ns, _, earliest = min(found)
+        return due_ns, earliest
+
+
+def _channels(channel: str | None) -> tuple[str, ...]:
+    return CHANNELS if channel is None else (channel,)

@@ -1,0 +1,19 @@
+"""The interface of a schedule: what a file in `schedules/` has to offer. A schedule is pure, and knows no actor."""
+
+from typing import Any, Protocol
+
+
+class Schedule(Protocol):
+    """Who works when, and when what they answer is folded in.
+
+    Schedules with rounds also have `drawn(sizes, rng) -> ids`; those without `concurrency`, `takes`, `folds`, `fold`.
+    """
+
+    promises: bool
+    """Whether clients tell, when they start to work, before when they will not answer."""
+
+    def check(self, clients: int, method: Any) -> None:
+        """Raises DescriptionError for what has no meaning with so many clients, or with this method."""
+
+    def size(self, clients: int) -> int:
+        """How many clients are at work at a time."""

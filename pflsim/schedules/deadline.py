@@ -1,0 +1,69 @@
+"""Semi-synchronous rounds: more clients than needed are asked, and who misses the deadline holds up nobody."""
+
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Any, Literal
+
+import numpy as np
+
+from pflsim.errors import DescriptionError
+from pflsim.staleness import Staleness
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A round ends when `cohort` clients have answered, or `deadline_s` after it began with at least `minimum` answers.
+
+    With fewer, the deadline is extended once; then the round is closed with what there is. `late` answers, which come
+    in a later round, are dropped, or carried: folded in with a weight that falls with their age.
+    """
+
+    deadline_s: float
+    cohort: int | None = None  # B; all clients without it
+    over: float = 1.3  # so many times B are asked
+    minimum: int = 1
+    late: Literal["drop", "carry"] = "drop"
+    staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
+    staleness_a: float = 0.5
+    staleness_b: int = 4
+
+    promises = True
+
+    @property
+    def deadline_ns(self) -> int:
+        """The deadline in simulated nanoseconds."""
+        return ceil(self.deadline_s * 1e9)
+
+    def check(self, clients: int, method: Any) -> None:
+        """Raises DescriptionError for what cannot work."""
+        if not 0 < self.deadline_s < 1e9:
+            raise DescriptionError("schedule.deadline_s", self.deadline_s, "must be above 0, and finite")
+        if self.cohort is not None and not 1 <= self.cohort <= clients:
+            raise DescriptionError("schedule.cohort", self.cohort, f"must be 1 to {clients}, the number of clients")
+        if not 1 <= self.over < 1e6:
+            raise DescriptionError("schedule.over", self.over, "must be at least 1")
+        if not 1 <= self.minimum <= self.wanted(clients):
+            expected = f"must be 1 to {self.wanted(clients)}, the answers that end a round"
+            raise DescriptionError("schedule.minimum", self.minimum, expected)
+        self.weight(0)
+
+    def size(self, clients: int) -> int:
+        """How many clients are asked in a round."""
+        return min(clients, floor(self.over * self.wanted(clients) + 0.999999))
+
+    def wanted(self, clients: int) -> int:
+        """How many answers end a round before its deadline."""
+        return self.cohort or clients
+
+    def is_enough(self, answers: int) -> bool:
+        """Whether a round may be closed with so many answers."""
+        return answers >= self.minimum
+
+    def weight(self, age: int) -> float:
+        """How much a late answer counts."""
+        return Staleness(self.staleness, self.staleness_a, self.staleness_b)(age)
+
+    def drawn(self, sizes: np.ndarray, rng: np.random.Generator) -> tuple[int, ...]:
+        """The ids of the clients that are asked, ascending; `sizes` [N] are the clients' training samples."""
+        drawn = rng.choice(len(sizes), self.size(len(sizes)), replace=False)
+        return tuple(sorted(int(client) for client in drawn))

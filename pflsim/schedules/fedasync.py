@@ -1,0 +1,63 @@
+"""FedAsync: every answer is mixed into the server's model when it arrives, the less the older it is.
+
+Xie, Koyejo, Gupta: Asynchronous Federated Optimization, Algorithm 1. `run.rounds` counts N arrivals as one round.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pflsim.errors import DescriptionError
+from pflsim.federation import Answer, Round, Tensors
+from pflsim.staleness import Staleness
+
+
+@dataclass(frozen=True)
+class FedAsync:
+    """x <- (1 - alpha s(age)) x + alpha s(age) u on each arrival; `concurrency` clients are at work at any time."""
+
+    concurrency: int
+    alpha: float = 0.6  # the mixing weight of a fresh answer
+    staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
+    staleness_a: float = 0.5
+    staleness_b: int = 4
+    max_staleness: int | None = None  # what is older is discarded
+
+    promises = True
+
+    def check(self, clients: int, method: Any) -> None:
+        """Raises DescriptionError for what cannot work."""
+        if not 1 <= self.concurrency <= clients:
+            expected = f"must be 1 to {clients}, the number of clients"
+            raise DescriptionError("schedule.concurrency", self.concurrency, expected)
+        if not 0 < self.alpha <= 1:
+            raise DescriptionError("schedule.alpha", self.alpha, "must be above 0 and at most 1")
+        if not hasattr(method, "server_arrival"):
+            reason = "has no asynchronous form (server_arrival): use a schedule with rounds"
+            raise DescriptionError("schedule.kind", "fedasync", f"{type(method).__name__} {reason}")
+        self._weight(0)
+
+    def size(self, clients: int) -> int:
+        """How many clients are at work at a time."""
+        return self.concurrency
+
+    def arrivals_per_round(self, clients: int) -> int:
+        """How many arrivals count as one round."""
+        return clients
+
+    def takes(self, age: int) -> bool:
+        """Whether an answer of this age is taken at all."""
+        return self.max_staleness is None or age <= self.max_staleness
+
+    def folds(self, taken: Sequence[Answer]) -> list[Answer]:
+        """What of the round's arrivals so far is folded in now: the last one."""
+        return [taken[-1]]
+
+    def fold(self, method: Any, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
+        """The server's state after an arrival."""
+        (answer,) = answers
+        changed: Tensors = method.server_arrival(all, answer, self.alpha * self._weight(answer.age), round)
+        return changed
+
+    def _weight(self, age: int) -> float:
+        return Staleness(self.staleness, self.staleness_a, self.staleness_b)(age)

@@ -1,0 +1,161 @@
+"""What a schedule does with answers that come late, early or not at all; by hand, and as limits of known methods."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+
+from nodes.sequential import FactList, run_sequentially
+from pflsim.errors import DescriptionError
+from pflsim.federation import mixed, moved
+from pflsim.schedules.deadline import Deadline
+from pflsim.schedules.fedasync import FedAsync
+from pflsim.schedules.fedbuff import FedBuff
+from pflsim.spec import validate
+from pflsim.staleness import Staleness
+from pflsim.study import Study
+from tests.launching import description
+
+SLOW = {"devices__flops_per_second": 2e6, "run__clients": 6, "run__rounds": 6}
+
+
+def played(schedule: dict[str, Any], **settings: Any) -> FactList:
+    """A run of FedAvg (uniform weights are those of equal clients) under a schedule, by the sequential driver."""
+    return run_sequentially(Study(validate(description(schedule=schedule, **(SLOW | settings))), b"8 bytes."))
+
+
+def events(told: FactList, what: str) -> list[tuple[Any, ...]]:
+    return [fact for fact in told.facts if fact[0] == "events" and fact[2] == what]
+
+
+def final(told: FactList) -> list[tuple[Any, ...]]:
+    """The last evaluations: client, model, split, correct, total."""
+    rows = [fact for fact in told.facts if fact[0] == "evaluations"]
+    return [row[3:8] for row in rows if row[1] == rows[-1][1]]
+
+
+@pytest.mark.parametrize("kind", ["constant", "polynomial", "hinge"])
+def test_a_fresh_answer_counts_fully_and_an_older_one_never_more_than_a_fresher(kind: Any) -> None:
+    """E59."""
+    s = Staleness(kind, 0.5, 4)
+    weights = [s(age) for age in range(30)]
+    assert weights[0] == 1.0
+    assert all(older <= newer for newer, older in pairwise(weights))
+    if kind == "hinge":
+        assert weights[:5] == [1.0] * 5 and weights[6] == 1 / 2.0
+
+
+def test_mixing_with_weights_one_over_one_to_n_is_the_plain_average() -> None:
+    """E56: alpha_j = 1 / (j + 1) over one cohort."""
+    torch.manual_seed(0)
+    uploads = torch.randn(7, 50)
+    x = torch.zeros(50)
+    for j, upload in enumerate(uploads):
+        x = mixed(x, upload, 1 / (j + 1))
+    assert torch.allclose(x, uploads.mean(0), atol=1e-6)
+    assert torch.equal(mixed(x, uploads[3], 1.0), uploads[3])
+
+
+def test_a_buffer_of_the_whole_cohort_without_staleness_is_fedavg() -> None:
+    """E57, for one update: x + mean (u_j - x) = mean u_j."""
+    torch.manual_seed(0)
+    x, uploads = torch.randn(50), list(torch.randn(5, 50))
+    assert torch.allclose(moved(x, [x] * 5, uploads, [1.0] * 5), torch.stack(uploads).mean(0), atol=1e-6)
+
+
+def test_the_first_full_buffer_of_everybody_is_a_round_of_fedavg() -> None:
+    """E57, as a run: buffer = concurrency = N, and equal clients, so that nobody answers twice before the others."""
+    equal = {"run__rounds": 1, "devices": "phone"}
+    sync = played({"kind": "sync"}, **equal)
+    buffered = played({"kind": "fedbuff", "concurrency": 6, "buffer": 6, "staleness": "constant"}, **equal)
+    assert final(buffered) == final(sync)
+    assert buffered.finished()["rounds"] == sync.finished()["rounds"]
+
+
+def test_a_deadline_that_nobody_can_miss_is_a_synchronous_round() -> None:
+    """E58, bit for bit."""
+    sync, patient = played({"kind": "sync"}), played({"kind": "deadline", "deadline_s": 1e6, "over": 1.0})
+    assert patient.finished()["digest"] == sync.finished()["digest"]
+
+
+def test_a_deadline_drops_the_straggler_and_the_round_takes_no_longer_than_it() -> None:
+    waited = played({"kind": "sync"}).finished()["simulated_s"]
+    told = played({"kind": "deadline", "deadline_s": 0.02, "over": 1.0})
+    ends = [fact[3] - fact[2] for fact in told.facts if fact[0] == "rounds"]
+    assert max(ends) < 0.0201e9
+    assert told.finished()["simulated_s"] < waited / 3
+    assert events(told, "late") or any(fact[6] < 6 for fact in told.facts if fact[0] == "rounds")
+
+
+def test_a_late_answer_is_carried_into_a_later_round_with_a_lower_weight() -> None:
+    carried = played({"kind": "deadline", "deadline_s": 0.02, "over": 1.0, "late": "carry"}, run__rounds=12)
+    dropped = played({"kind": "deadline", "deadline_s": 0.02, "over": 1.0}, run__rounds=12)
+    assert events(dropped, "late") and not events(carried, "late")
+    assert carried.finished()["digest"] != dropped.finished()["digest"]
+    assert Deadline(0.02).weight(3) == 0.5
+
+
+def test_nobody_in_time_extends_the_deadline_once_and_then_skips_the_round() -> None:
+    told = played({"kind": "deadline", "deadline_s": 1e-6, "over": 1.0}, run__rounds=1)
+    (round_,) = (fact for fact in told.facts if fact[0] == "rounds")
+    assert round_[3] - round_[2] == 2000
+    assert round_[6] == 0 and events(told, "skipped")
+
+
+def test_fedasync_keeps_so_many_clients_at_work_and_counts_n_arrivals_as_a_round() -> None:
+    told = played({"kind": "fedasync", "concurrency": 4})
+    assert told.finished()["rounds"] == 6
+    taken = [fact for fact in told.facts if fact[0] == "received" and fact[2] == "server" and fact[4] == "data"]
+    given = [fact for fact in told.facts if fact[0] == "sent" and fact[1] == "server" and fact[5 - 1] == "data"]
+    assert len(taken) >= 36
+    assert 0 <= len(given) - 36 <= 4
+
+
+def test_an_answer_that_is_too_old_is_discarded_and_said() -> None:
+    told = played({"kind": "fedasync", "concurrency": 6, "max_staleness": 3}, run__rounds=8)
+    assert events(told, "stale")
+    assert all(fact[3].startswith("an answer of age") for fact in events(told, "stale"))
+
+
+def test_while_a_straggler_works_evaluation_sees_its_state_from_before() -> None:
+    """The private state of Ditto at the time of evaluation, not what its process has computed ahead."""
+    often = played({"kind": "deadline", "deadline_s": 0.02, "over": 1.0}, algorithm={"name": "ditto"})
+    seldom = played(
+        {"kind": "deadline", "deadline_s": 0.02, "over": 1.0}, algorithm={"name": "ditto"}, run__eval_every=6
+    )
+    assert often.finished()["digest"] == seldom.finished()["digest"]
+    assert often.finished()["trace_digest"] == seldom.finished()["trace_digest"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ({"kind": "fedasync", "concurrency": 7}, "schedule.concurrency = 7: must be 1 to 6"),
+        ({"kind": "fedasync", "concurrency": 3, "alpha": 1.5}, "schedule.alpha = 1.5: must be above 0 and at most 1"),
+        ({"kind": "fedbuff", "concurrency": 3, "buffer": 0}, "schedule.buffer = 0: must be at least 1"),
+        ({"kind": "fedbuff", "concurrency": 3, "rate": 0.0}, "schedule.rate = 0.0: must be above 0"),
+        ({"kind": "deadline", "deadline_s": 0.0}, "schedule.deadline_s = 0.0: must be above 0"),
+        ({"kind": "deadline", "deadline_s": 1.0, "cohort": 3, "minimum": 4}, "schedule.minimum = 4: must be 1 to 3"),
+        ({"kind": "deadline", "deadline_s": 1.0, "over": 0.5}, "schedule.over = 0.5: must be at least 1"),
+        ({"kind": "fedasync"}, "schedule.concurrency = None: is required"),
+        ({"kind": "fedasync", "concurrency": 3, "staleness_a": -1.0}, "must be at least 0"),
+    ],
+)
+def test_a_schedule_that_cannot_work_is_refused(schedule: dict[str, Any], said: str) -> None:
+    with pytest.raises(DescriptionError) as problem:
+        played(schedule)
+    assert said in str(problem.value)
+
+
+@pytest.mark.parametrize("kind", ["fedasync", "fedbuff"])
+def test_a_method_without_an_asynchronous_form_is_refused_with_the_reason(kind: str) -> None:
+    with pytest.raises(DescriptionError, match=r"schedule.kind = '.*': Scaffold has no .* form"):
+        played({"kind": kind, "concurrency": 3}, algorithm={"name": "scaffold"})
+
+
+def test_a_schedule_says_what_it_folds_in_and_when() -> None:
+    answers: Sequence[Any] = ["first", "second", "third"]
+    assert FedAsync(2).folds(answers) == ["third"]
+    assert FedBuff(2, buffer=4).folds(answers) == []
