@@ -26,12 +26,14 @@ def check_all(tables: Mapping[str, Any]) -> None:
     description = validate(tables)
     console = Console(highlight=False)
     methods = [*description.beside, description.algorithm]
-    for algorithm in methods:
-        one = description.model_copy(update={"algorithm": algorithm, "beside": ()})
-        console.print(_plan(one))
+    plans = [_plan(description.model_copy(update={"algorithm": method, "beside": ()})) for method in methods]
+    for plan in plans:
+        console.print(plan)
         console.print()
+    from pflsim.effective import effective
+
     console.print("effective settings", style="bold")
-    settings = {key: value for key, value in description.as_tables().items() if value not in ({}, [])}
+    settings = {key: value for key, value in effective(description).items() if value not in ({}, [])}
     console.print(tomli_w.dumps(settings), markup=False, soft_wrap=True)
 
 

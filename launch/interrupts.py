@@ -45,9 +45,19 @@ def interrupt_once() -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the with-block is done."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BOTH)
+    """Ctrl-C and SIGTERM wait until the with-block is done.
+
+    By handlers, not by a signal mask: that would hold for this thread alone, and the libraries have threads too.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: came.append(number)) for one in _BOTH}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    if came:
+        signal.raise_signal(came[0])

@@ -32,6 +32,8 @@ from pflsim.timing.clock import host_nanoseconds
 GOODBYE_S = 5.0
 LONGEST_END_S = 30.0
 LAST_LINES = 15
+MOST_SAID = 5
+"""So many rejected uploads are told one by one."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -61,6 +63,7 @@ class LocalRun:
         self._died: dict[str, str] = {}
         self._memory = Memory()
         self._setup_s = self._processor_s = 0.0
+        self._rejected = 0
         self._plan: dict[str, Any] = {}
 
     def run(self) -> Result:
@@ -122,8 +125,7 @@ class LocalRun:
         for warning in self._plan["warnings"]:
             self._note("host", "warning", warning)
             self._progress.say(f"warning: {warning}")
-        effective = self.description.as_tables() | {"versions": self._plan["versions"]}
-        (self.directory / "run.toml").write_text(tomli_w.dumps(effective), encoding="utf-8")
+        (self.directory / "run.toml").write_text(tomli_w.dumps(self._plan["effective"]), encoding="utf-8")
 
     def _start_server(self) -> None:
         ipc = f"ipc://{self._private}/server"
@@ -171,6 +173,7 @@ class LocalRun:
                     self.start_clients(fact[2])
                     continue
                 if fact[0] == "events":
+                    fact = (*fact[:5], fact[5] - self._started_s)
                     self._take_event(*fact[1:4])
                 if fact[0] != "spans" or self.description.record.spans:
                     facts.append(fact)
@@ -244,11 +247,14 @@ class LocalRun:
             **self._plan["facts"],
             "rounds": finished.get("rounds", 0),
             "stopped": finished.get("stopped", status),
+            "rejected_uploads": self._rejected,
+            "warnings": self._plan["warnings"],
             "time": {
                 "simulated_s": finished.get("simulated_s"),
                 "wall_s": time.monotonic() - self._started_s,
                 "cpu_s": self._processor_s,
                 "setup_s": self._setup_s,
+                "host_clock_at_start_s": self._started_s,
             },
             "memory": {"peak_pss_bytes": self._memory.peak_bytes, "processes": len(self._assigned) + 2},
             "digest": finished.get("digest"),

@@ -4,7 +4,8 @@ import importlib
 import inspect
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,7 +23,24 @@ def show_results(results: Sequence[Result]) -> None:
     console = Console(highlight=False)
     console.print(comparison_table([result.summary for result in results], console.width))
     for result in results:
+        for remark in _remarks(result.summary):
+            console.print(f"{result.summary['algorithm']}: {remark}")
+    for result in results:
         console.print(f"results of {result.summary['algorithm']}: {result.directory}", soft_wrap=True)
+
+
+def _remarks(summary: Mapping[str, Any]) -> list[str]:
+    """What the table does not show and nobody should miss."""
+    remarks = [f"warning: {warning}" for warning in summary.get("warnings", [])]
+    rejected = summary.get("rejected_uploads", 0)
+    if rejected:
+        remarks.append(f"warning: {rejected} uploads were not finite and were rejected; does it diverge?")
+    accuracy = summary.get("accuracy") or {}
+    if accuracy.get("weighted") is not None and accuracy.get("loss") is None:
+        remarks.append("warning: some models that were evaluated give a loss that is not finite; does it diverge?")
+    if not str(summary.get("stopped", "")).endswith("rounds are done"):
+        remarks.append(f"ended after {summary['rounds']} rounds: {summary.get('stopped')}")
+    return remarks
 
 
 def show_rooms(room: str | None) -> None:

@@ -22,6 +22,7 @@ ENGINES = {"sync": synchronous_round, "deadline": deadline_round, "fedasync": ar
 def server(port: Port, study: Study) -> None:
     """Run the federation from the first join to the last stop."""
     _await_joins(port, study)
+    port.begin()
     state = ServerState(study.method.server_init(study.federation))
     began_s = host_seconds()
     accuracy: float | None = None

@@ -15,6 +15,15 @@ from pflsim.learning.task import Task, Work
 
 Model: TypeAlias = torch.Tensor | Callable[[torch.Tensor], torch.Tensor]  # a vector [d], or inputs -> logits [b, C]
 
+REQUIRED = (
+    "client_init",
+    "client_work",
+    "client_step",
+    "server_init",
+    "server_down",
+    "server_step",
+    "client_model",
+)
 OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival", "server_buffer")
 
 

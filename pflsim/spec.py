@@ -179,7 +179,8 @@ def override_value(tables: dict[str, Any], key: str, value: Any) -> dict[str, An
     for part in path:
         inner = table.get(part, {})
         if not isinstance(inner, Mapping):
-            raise DescriptionError(key, value, f"{part} is a value, not a table")
+            mend = f"{part} is {inner!r} here, not a table: replace it as a whole, {part} = {{ ... }}"
+            raise DescriptionError(key, value, mend)
         table[part] = dict(inner)
         table = table[part]
     table[last] = value
@@ -239,6 +240,8 @@ def _first_problem(problem: pydantic.ValidationError) -> DescriptionError:
     if error["type"] == "missing":
         return DescriptionError(key, None, _REQUIRED.get(key, "is required"))
     expected = error["msg"][0].lower() + error["msg"][1:]
+    if key == "run.seed":
+        expected = "must be a whole number, or { data = 1, init = 2, train = 3 }"
     if error["type"] == "literal_error" and isinstance(error["input"], str):
         options = [option.strip("'") for option in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         close = difflib.get_close_matches(error["input"], options, n=1, cutoff=0.5)

@@ -14,11 +14,13 @@ import torch
 from pflsim import catalogue, topology
 from pflsim.data.loading import Data
 from pflsim.data.loading import load as load_data
+from pflsim.effective import effective
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.model import load as load_model
 from pflsim.learning.task import Split, Task, Work
 from pflsim.learning.vector import Network
+from pflsim.method import REQUIRED
 from pflsim.record.database import packed
 from pflsim.rng import stream
 from pflsim.schedule import Schedule
@@ -166,7 +168,7 @@ class Study:
             "cohort": self.schedule.size(run.clients),
             "down_bytes": _bytes(self.method.server_down(self._server_state(), 0, self.round(0))),
             "warnings": self.warnings,
-            "versions": _versions(),
+            "effective": effective(self.description) | {"versions": _versions()},
         }
 
     def _server_state(self) -> Tensors:
@@ -190,6 +192,10 @@ class Study:
 
     def _method(self, table: Algorithm) -> Any:
         found = catalogue.find("algorithms", table.name, "algorithm.name")
+        missing = [name for name in REQUIRED if not hasattr(found, name)]
+        if missing:
+            expected = f"has no {', '.join(missing)}; pflsim/method.py tells what a method must have"
+            raise DescriptionError("algorithm.name", table.name, expected)
         return found(**catalogue.validated(found, table.settings, "algorithm"))
 
     def _checked(self, method: Any) -> list[str]:

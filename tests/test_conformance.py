@@ -15,13 +15,12 @@ import torch
 
 from pflsim import catalogue
 from pflsim.algorithms.local import Local
-from pflsim.method import OPTIONAL, Method
+from pflsim.method import OPTIONAL, REQUIRED, Method
 from pflsim.rng import stream
 from tests.problems import classification
 from tests.rounds import models, run
 
 METHODS = catalogue.names("algorithms")
-REQUIRED = [name for name in vars(Method) if name.startswith(("client_", "server_"))]
 MAY_IMPORT = {
     "errors",
     "rng",

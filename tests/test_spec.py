@@ -171,7 +171,7 @@ def test_an_override_takes_dotted_keys_and_toml_values(assignment: str, key: tup
     [
         ("run.rounds", "--set = 'run.rounds': must be KEY=VALUE, such as run.rounds=10"),
         ("=3", "--set = '=3': must be KEY=VALUE"),
-        ("links.latency_ms=3", "links.latency_ms = 3: links is a value, not a table"),
+        ("links.latency_ms=3", "links.latency_ms = 3: links is 'wifi' here, not a table"),
     ],
 )
 def test_an_override_that_cannot_be_is_refused(assignment: str, said: str) -> None:

@@ -60,14 +60,16 @@ def measure_run(workload: Workload, form: str, *, memory: bool = False) -> Measu
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise RunFailed(workload.name, (folder / "screen").read_text(errors="replace"))
+        summary = json.loads((folder / "out" / "summary.json").read_text(encoding="utf-8"))
         with Reader(folder / "out" / "record.db") as reader:
             rate, ended_s = _inside(reader)
+        ended_s += summary["time"]["host_clock_at_start_s"]
         processor_s = used.ru_utime + used.ru_stime
         return Measured(rate, ended_s - started_s, wall_s, processor_s, peak_bytes)
 
 
 def _inside(reader: Reader) -> tuple[float, float]:
-    """Rounds per second, and when the first round ended on the clock that `time.monotonic` reads."""
+    """Rounds per second, and how many seconds after the run had started the first round ended."""
     ended_s = [row["wall_s"] for row in reader.rows("rounds")]
     began = next(row["wall_s"] for row in reader.rows("events", actor="server", what="began"))
     return (len(ended_s) - 1) / (ended_s[-1] - ended_s[0]), began + ended_s[0]

@@ -157,6 +157,10 @@ class Port:
         self._trace_event("busy", what, "", 0, ended_ns)
         self.recorder.tell("spans", self.name, what, began_ns, ended_ns, self.round)
 
+    def begin(self) -> None:
+        """The run begins now: what it took to start the processes is no simulated time."""
+        self.clock.begin()
+
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Work and messages, in the with-block, that take no simulated time: evaluation and the end."""

@@ -53,6 +53,9 @@ class Clock(Protocol):
     def seconds_until(self, due_ns: int) -> float | None:
         """How long to really wait for `due_ns`; None where only a message can bring time forward."""
 
+    def begin(self) -> None:
+        """It is 0 now."""
+
     def pause(self) -> None:
         """Stop, for something that takes no simulated time."""
 
@@ -87,6 +90,9 @@ class VirtualClock:
     def seconds_until(self, due_ns: int) -> float | None:
         return None
 
+    def begin(self) -> None:
+        pass
+
     def pause(self) -> None:
         pass
 
@@ -119,6 +125,9 @@ class WallClock:
 
     def seconds_until(self, due_ns: int) -> float | None:
         return max(0, due_ns - self.now_ns()) / NANOSECONDS
+
+    def begin(self) -> None:
+        self.paused_ns = host_nanoseconds() - self._started_ns
 
     def pause(self) -> None:
         self._stopped_at_ns = host_nanoseconds()
