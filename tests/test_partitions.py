@@ -14,7 +14,7 @@ from pflsim.data import split
 from pflsim.data.blocks import block_shares, lay
 from pflsim.data.divide import divide
 from pflsim.data.partition import Downsample, Part, Partition, Pool
-from pflsim.data.quotas import fill
+from pflsim.data.quotas import fill, range_sizes
 from pflsim.errors import DescriptionError
 from pflsim.rng import stream
 
@@ -361,3 +361,8 @@ def test_lognormal_and_range_sizes_differ_and_fit_the_classes() -> None:
         table = {"name": "shards", "classes": 2, "sizes": kind, "use": 0.6}
         own = sizes(divide(pool, table, 20))
         assert min(own) >= 10 and max(own) > 2 * min(own) and sum(own) <= len(pool)
+
+
+def test_sizes_whose_mean_is_hardly_above_the_least_are_the_least() -> None:
+    pool = Pool(labels=np.arange(1797) % 10, classes=10, seed=0)
+    assert range_sizes(pool, 1, 1617, 5000, 0.9, stream(0, "sizes")).tolist() == [1617.0]

@@ -45,7 +45,9 @@ def range_sizes(
     sizes = low + (high - low) * rng.random(clients) ** g
     excess = float(sizes.sum() - clients * low)
     room = budget - clients * low
-    return low + (sizes - low) * min(1.0, room / excess)
+    if excess <= room:  # also where u^g has vanished, because the mean is hardly above `low`
+        return sizes
+    return low + (sizes - low) * room / excess
 
 
 def fill(sizes: Indices, holds: npt.NDArray[np.bool_], room: Indices) -> Indices:
