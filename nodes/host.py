@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from nodes.channel import Channel
-from nodes.huge_pages import use_huge_pages
+from nodes.forking import hand_on_libraries, use_huge_pages
 from nodes.parent import die_with_parent
 from pflsim.errors import DescriptionError
 
 MANY = 100
-"""From so many forks on it pays to move the host's memory to huge pages, which takes some 0.3 s."""
+"""From so many forks on it pays to ready the host's memory for them, which takes some 0.4 s."""
 
 
 class Host:
@@ -81,6 +81,7 @@ class Host:
         """Start all of them and answer once: an answer each could fill the channel while nobody reads it."""
         pids, forked = {}, self._order["start"] == "fork"
         if forked and len(assignments) > MANY:
+            hand_on_libraries(self._study.warm_up)
             use_huge_pages()
         for assignment in assignments:
             log = f"{logs}/{assignment['process']}.log"
