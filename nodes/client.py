@@ -52,8 +52,9 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
     if message.facts.get("restart"):
         state.you = method.client_init(study.client(number))
     task = study.task(number, state.visits, message.round - 1)
-    declared = method.client_work(task, down)
+    declared = method.client_work(task, down) + study.reporting_work(task)
     with port.busy(study.work_ns(port.name, declared, state.visits)):
+        reported = study.reported(task, down)
         state.you, up = method.client_step(state.you, down, task)
     if task.spent != declared:
         raise RunFailed(port.name, f"{study.method_name} declared {declared} and did {task.spent}")
@@ -63,6 +64,7 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
         "server",
         RESULT,
         up,
+        reported,
         round=message.round,
         version=message.version,
         work_id=message.work_id,

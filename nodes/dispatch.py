@@ -31,6 +31,8 @@ class ServerState:
     work_id: int = 0
     outstanding: dict[int, Outstanding] = field(default_factory=dict)
     """By client: who is busy, and with what."""
+    losses: dict[int, float] = field(default_factory=dict)
+    """By client: the training loss that it reported last, where the sampling asks for it."""
     restart: set[int] = field(default_factory=set)
     """Clients whose upload was not finite; they begin anew when they work next."""
 
@@ -60,6 +62,8 @@ def take_in(port: Port, study: Study, state: ServerState, result: Message) -> An
         state.restart.add(client)
         tell(port, result.sender, "rejected", f"round {result.round}: the upload of {result.sender} is not finite")
         return None
+    if "loss" in result.facts:
+        state.losses[client] = result.facts["loss"]
     return Answer(client, result.tensors, work.down, state.version - work.version, result.samples)
 
 

@@ -11,7 +11,7 @@ from pflsim.study import Study
 
 def synchronous_round(port: Port, study: Study, state: ServerState, began_s: float) -> None:
     """Everybody in the cohort works, and the round ends when all have answered."""
-    began_ns, this = port.now_ns, study.round(state.round)
+    began_ns, this = port.now_ns, study.round(state.round, losses=state.losses)
     ids = study.participants(state.all, this)
     for client in ids:
         hand_out(port, study, state, client, this)
@@ -25,7 +25,7 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
     """More than are needed work; the round ends when enough have answered, or at the deadline with what there is."""
     schedule = study.schedule
     assert isinstance(schedule, Deadline)
-    began_ns, this = port.now_ns, study.round(state.round)
+    began_ns, this = port.now_ns, study.round(state.round, losses=state.losses)
     idle = [client for client in study.participants(state.all, this) if client not in state.outstanding]
     for client in idle:
         hand_out(port, study, state, client, this)

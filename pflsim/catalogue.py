@@ -1,8 +1,8 @@
 """Finds what a run description names: a file of a room, or a user's own `"package.module:name"`.
 
-Each file of a room (`algorithms`, `models`, `datasets`, `partitions`, `schedules`, `topologies`) defines one public
-function or class. Its name in a description is the file's name (`-` and `_` are the same); its settings are the
-keyword parameters of that function, or the fields of that dataclass. Nothing is registered anywhere.
+Each file of a room (`algorithms`, `models`, `datasets`, `partitions`, `schedules`, `samplings`, `topologies`) defines
+one public function or class. Its name in a description is the file's name (`-` and `_` are the same); its settings are
+the keyword parameters of that function, or the fields of that dataclass. Nothing is registered anywhere.
 """
 
 import difflib
@@ -16,7 +16,7 @@ import pydantic
 
 from pflsim.errors import DescriptionError
 
-ROOMS = ("algorithms", "models", "datasets", "partitions", "schedules", "topologies")
+ROOMS = ("algorithms", "models", "datasets", "partitions", "schedules", "samplings", "topologies")
 
 
 def names(room: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pflsim import catalogue
+from pflsim import catalogue, sampling
 from pflsim.data import loading
 from pflsim.spec import Description
 from pflsim.timing import devices, links
@@ -24,6 +24,8 @@ def effective(description: Description) -> dict[str, Any]:
     ]
     schedule = tables["schedule"]
     tables["schedule"] = {"kind": schedule["kind"]} | _settings("schedules", schedule, "kind", "schedule")
+    if "sampling" in tables["schedule"]:
+        tables["schedule"]["sampling"] = sampling.resolved(tables["schedule"]["sampling"])
     tables["data"] = _data(tables["data"])
     tables["devices"] = devices.resolved(description.devices)
     tables["links"] = links.resolved(description.links)

@@ -6,14 +6,15 @@ from typing import Any, Protocol
 class Schedule(Protocol):
     """Who works when, and when what they answer is folded in.
 
-    Schedules with rounds also have `drawn(sizes, rng) -> ids`; those without `concurrency`, `takes`, `folds`, `fold`.
+    Schedules with rounds also have `sampling`, as `pflsim.sampling.load` takes it; those without have `concurrency`,
+    `takes`, `folds`, `fold`.
     """
 
     promises: bool
     """Whether clients tell, when they start to work, before when they will not answer."""
 
-    def check(self, clients: int, method: Any) -> None:
-        """Raises DescriptionError for what has no meaning with so many clients, or with this method."""
+    def check(self, clients: int, method: Any) -> list[str]:
+        """Raises DescriptionError for what has no meaning with so many clients, or this method; returns warnings."""
 
     def size(self, clients: int) -> int:
         """How many clients are at work at a time."""

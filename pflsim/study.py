@@ -4,7 +4,7 @@ A host builds it once; every process that it forks finds it in memory. Nothing h
 """
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from pflsim import catalogue, topology
+from pflsim.cohorts import Cohorts, predicted_visit_s
 from pflsim.data.loading import Data
 from pflsim.data.loading import load as load_data
 from pflsim.effective import effective
@@ -23,6 +24,7 @@ from pflsim.learning.vector import Network
 from pflsim.method import REQUIRED
 from pflsim.record.database import packed
 from pflsim.rng import stream
+from pflsim.sampling import Population
 from pflsim.schedule import Schedule
 from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.devices import Devices
@@ -44,6 +46,7 @@ class Study:
         self.number_of = {name: number for number, name in enumerate(self.names)}
         self._check_names()
         self.method, self.method_name = self._method(description.algorithm), description.algorithm.name
+        self.warnings: list[str] = []
         self.schedule = self._schedule()
         self.training = description.training
         self.data: Data = load_data(description.data.model_dump(), description.run.seed.data, len(self.names))
@@ -54,7 +57,6 @@ class Study:
         )
         self._x, self._y = torch.from_numpy(self.data.x), torch.from_numpy(self.data.y)
         self.initial = self.network.initial(stream(description.run.seed.init, "init"))
-        self.warnings: list[str] = []
         self.federation = self._federation()
         self.devices = Devices(
             description.devices,
@@ -65,6 +67,9 @@ class Study:
         )
         self.links = Links(description.links, ("server", *self.names), description.run.seed.train)
         self.warnings += self._checked(self.method)
+        self.cohorts = Cohorts(self.schedule, self._population(), description.run.seed.train)
+        if self.cohorts.needs_losses:
+            _received_model(self._first_down(), self.network.layout.dimension)
 
     def require(self, table: Algorithm) -> None:
         """Raises DescriptionError if the method of `table` could not run in the place of this study's own."""
@@ -105,12 +110,26 @@ class Study:
         part, seed = self.data.partition.parts[client], self.description.run.seed.train
         return Task(self.network, self._x, self._y, part, self.training, seed, client, visit, round)
 
-    def round(self, number: int) -> Round:
-        """Round `number` (from 0) with the cohort that is drawn for it."""
-        rng = stream(self.federation.seed, "sampler", "server", number)
-        drawn = getattr(self.schedule, "drawn", None)
-        cohort = drawn(self.federation.sizes, rng) if drawn else tuple(self.federation.clients)
+    def round(
+        self, number: int, *, candidates: Sequence[int] | None = None, losses: Mapping[int, float] | None = None
+    ) -> Round:
+        """Round `number` (from 0) with the cohort that is drawn for it.
+
+        `candidates` are the ids, ascending, that may be drawn now (all, where there are none given); `losses` are
+        the training losses that clients reported last, by id.
+        """
+        cohort = self.cohorts.drawn(number, candidates, losses)
         return Round(number, cohort, self.federation, self.training.step_size_at(number))
+
+    def reporting_work(self, task: Task) -> Work:
+        """What `reported` costs a client: a forward pass over its training samples, if anything is reported."""
+        return Work(task.n_samples, 0) if self.cohorts.needs_losses else Work()
+
+    def reported(self, task: Task, down: Tensors) -> dict[str, float]:
+        """What a client that has received `down` reports beside its answer, as facts."""
+        if not self.cohorts.needs_losses:
+            return {}
+        return {"loss": task.loss(_received_model(down, self.network.layout.dimension), "train")}
 
     def participants(self, all: Tensors, round: Round) -> Sequence[int]:
         """Who works in a round, ascending: the cohort, unless the method chooses."""
@@ -126,8 +145,11 @@ class Study:
 
     def work_ns(self, actor: str, work: Work, visit: int) -> int:
         """Simulated nanoseconds that `work` takes on the device of `actor` during its visit number `visit`."""
+        return self.devices.work_ns(actor, self._flops(work), visit)
+
+    def _flops(self, work: Work) -> float:
         passes = work.forward_samples + BACKWARD_PER_FORWARD * work.backward_samples
-        return self.devices.work_ns(actor, passes * self.network.forward_flops, visit)
+        return passes * self.network.forward_flops
 
     def server_work_ns(self, answers: Sequence[Answer]) -> int:
         """Simulated nanoseconds that folding in `answers` takes: a multiplication and an addition per number."""
@@ -166,7 +188,7 @@ class Study:
                 "parameters": self.network.layout.dimension,
             },
             "cohort": self.schedule.size(run.clients),
-            "down_bytes": _bytes(self.method.server_down(self._server_state(), 0, self.round(0))),
+            "down_bytes": _bytes(self._first_down()),
             "warnings": self.warnings,
             "effective": effective(self.description) | {"versions": _versions()},
         }
@@ -187,8 +209,25 @@ class Study:
         table = self.description.schedule
         found = catalogue.find("schedules", table.kind, "schedule.kind")
         schedule: Schedule = found(**catalogue.validated(found, table.settings, "schedule"))
-        schedule.check(len(self.names), self.method)
+        self.warnings += schedule.check(len(self.names), self.method)
         return schedule
+
+    def _population(self) -> Population:
+        """What a sampling may know of the clients."""
+        parts, y, counts = self.data.partition.parts, self.data.y, None
+        if self.data.classes:
+            counts = np.array([np.bincount(y[part.train], minlength=self.data.classes) for part in parts])
+        down = self._first_down()
+        works = [self.method.client_work(self.task(client, 0, 0), down) for client in self.federation.clients]
+        flops = [self._flops(work) for work in works]
+        visit_s = predicted_visit_s(self.names, flops, _bytes(down), self.devices, self.links)
+        return Population(self.federation.sizes, counts, visit_s)
+
+    def _first_down(self) -> Tensors:
+        """What the first client would be sent first."""
+        first = Round(0, (0,), self.federation, self.training.step_size_at(0))
+        down: Tensors = self.method.server_down(self._server_state(), 0, first)
+        return down
 
     def _method(self, table: Algorithm) -> Any:
         found = catalogue.find("algorithms", table.name, "algorithm.name")
@@ -232,6 +271,14 @@ class Study:
         graph: np.ndarray = found(labels, sizes, rng, **settings)
         self.warnings += topology.checked(graph, len(labels))
         return graph
+
+
+def _received_model(down: Tensors, dimension: int) -> torch.Tensor:
+    """The model [d] among what travels down; DescriptionError where a method sends none."""
+    for tensor in down.values():
+        if tensor.shape == (dimension,):
+            return tensor
+    raise DescriptionError("schedule.sampling", "power-of-choice", "needs a method that sends clients a model")
 
 
 def _bytes(tensors: Tensors) -> int:

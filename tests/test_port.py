@@ -461,7 +461,7 @@ class Shuffled:
 
 
 ENGINES: dict[str, dict[str, Any]] = {
-    "sync": {"kind": "sync", "sampler": "uniform", "cohort": 3},
+    "sync": {"kind": "sync", "sampling": "uniform", "cohort": 3},
     "drop": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "over": 1.6},
     "carry": {"kind": "deadline", "deadline_s": 0.02, "cohort": 4, "minimum": 2, "late": "carry"},
     "fedasync": {"kind": "fedasync", "concurrency": 3},

@@ -22,7 +22,7 @@ CLIENTS = 7
 DIGITS = description(
     run__clients=CLIENTS,
     data={"name": "digits", "partition": {"name": "shards", "classes": 3}},
-    schedule={"sampler": "uniform", "cohort": 5},
+    schedule={"sampling": "uniform", "cohort": 5},
     devices__stragglers=2,
 )
 SYNTHETIC = description(links="ideal")

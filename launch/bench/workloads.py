@@ -47,7 +47,7 @@ def workloads(quick: bool = False) -> dict[str, Workload]:
     few, many, floats, rounds = (4, 8, 10_000, 4) if quick else (40, 500, 10_000_000, 50)
     samples, cohort = (40, 4) if quick else (600, 10)
     mlr, dnn = {"name": "mlr"}, {"name": "dnn", "hidden": [128]}
-    sampled = {"schedule": {"kind": "sync", "sampler": "uniform", "cohort": cohort}}
+    sampled = {"schedule": {"kind": "sync", "sampling": "uniform", "cohort": cohort}}
     return {
         "W1": Workload(
             "W1",

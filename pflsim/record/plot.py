@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, which remain distinct for colour-blind readers, in an order in which neighbours
 # differ in lightness too; after these, the same again with other dashes.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
 _MOST_BANDS = 3  # more of them, one over the other, show nothing
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.spines.top": False,
@@ -47,7 +47,7 @@ def save_accuracy_plot(records: Mapping[str, Path | str], stem: Path | str) -> t
         with Reader(path) as reader:
             curves[label] = over_rounds(reader)
     png, svg = Path(f"{stem}.png"), Path(f"{stem}.svg")
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = accuracy_figure(curves)
         figure.savefig(png, dpi=200)
         figure.savefig(svg, metadata={"Date": None})
@@ -85,7 +85,7 @@ def accuracy_figure(curves: Mapping[str, Sequence[Point]]) -> "Figure":
 
 def _draw(panel: "Axes", position: Callable[[Point], float], curves: Mapping[str, Sequence[Point]]) -> None:
     for index, (label, curve) in enumerate(curves.items()):
-        colour = _COLOURS[index % len(_COLOURS)]
+        colour = COLOURS[index % len(COLOURS)]
         x = [position(point) for point in curve]
         y = [100 * point.accuracy.weighted for point in curve]
         if _stands_still(x):
@@ -95,7 +95,7 @@ def _draw(panel: "Axes", position: Callable[[Point], float], curves: Mapping[str
             worst = [100 * point.accuracy.worst_decile for point in curve]
             best = [100 * point.accuracy.best_decile for point in curve]
             panel.fill_between(x, worst, best, color=colour, alpha=0.3 / (1 + len(curves)), linewidth=0)
-        dashes = _DASHES[index // len(_COLOURS) % len(_DASHES)]
+        dashes = _DASHES[index // len(COLOURS) % len(_DASHES)]
         panel.plot(x, y, color=colour, linestyle=dashes, linewidth=1.6, label=label, solid_capstyle="round")
         # A dot, because one run ends where others may go on.
         panel.plot(x[-1:], y[-1:], color=colour, marker="o", markersize=4)

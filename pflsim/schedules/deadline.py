@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any, Literal
 
-import numpy as np
-
 from pflsim.errors import DescriptionError
+from pflsim.sampling import Setting, load, shortfall, takes_all
 from pflsim.staleness import Staleness
 
 
@@ -15,13 +14,15 @@ class Deadline:
     """A round ends when `cohort` clients have answered, or `deadline_s` after it began with at least `minimum` answers.
 
     With fewer, the deadline is extended once; then the round is closed with what there is. `late` answers, which come
-    in a later round, are dropped, or carried: folded in with a weight that falls with their age.
+    in a later round, are dropped, or carried: folded in with a weight that falls with their age. With the sampling
+    "all" everybody is asked, whatever `over` says.
     """
 
     deadline_s: float
     cohort: int | None = None  # B; all clients without it
     over: float = 1.3  # so many times B are asked
     minimum: int = 1
+    sampling: Setting = "uniform"
     late: Literal["drop", "carry"] = "drop"
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
     staleness_a: float = 0.5
@@ -34,8 +35,8 @@ class Deadline:
         """The deadline in simulated nanoseconds."""
         return ceil(self.deadline_s * 1e9)
 
-    def check(self, clients: int, method: Any) -> None:
-        """Raises DescriptionError for what cannot work."""
+    def check(self, clients: int, method: Any) -> list[str]:
+        """Raises DescriptionError for what cannot work; returns warnings."""
         if not 0 < self.deadline_s < 1e9:
             raise DescriptionError("schedule.deadline_s", self.deadline_s, "must be above 0, and finite")
         if self.cohort is not None and not 1 <= self.cohort <= clients:
@@ -46,9 +47,17 @@ class Deadline:
             expected = f"must be 1 to {self.wanted(clients)}, the answers that end a round"
             raise DescriptionError("schedule.minimum", self.minimum, expected)
         self.weight(0)
+        chosen = load(self.sampling)
+        chosen.check(clients, self.size(clients))
+        if self.minimum > (least := chosen.least(clients, self.size(clients))):
+            expected = f"must be at most {least}: in some rounds there are no more clients to draw"
+            raise DescriptionError("schedule.minimum", self.minimum, expected)
+        return shortfall(chosen, clients, self.wanted(clients))
 
     def size(self, clients: int) -> int:
         """How many clients are asked in a round."""
+        if takes_all(self.sampling):
+            return clients
         return min(clients, floor(self.over * self.wanted(clients) + 0.999999))
 
     def wanted(self, clients: int) -> int:
@@ -62,8 +71,3 @@ class Deadline:
     def weight(self, age: int) -> float:
         """How much a late answer counts."""
         return Staleness(self.staleness, self.staleness_a, self.staleness_b)(age)
-
-    def drawn(self, sizes: np.ndarray, rng: np.random.Generator) -> tuple[int, ...]:
-        """The ids of the clients that are asked, ascending; `sizes` [N] are the clients' training samples."""
-        drawn = rng.choice(len(sizes), self.size(len(sizes)), replace=False)
-        return tuple(sorted(int(client) for client in drawn))

@@ -25,8 +25,8 @@ class FedAsync:
 
     promises = True
 
-    def check(self, clients: int, method: Any) -> None:
-        """Raises DescriptionError for what cannot work."""
+    def check(self, clients: int, method: Any) -> list[str]:
+        """Raises DescriptionError for what cannot work; returns warnings."""
         if not 1 <= self.concurrency <= clients:
             expected = f"must be 1 to {clients}, the number of clients"
             raise DescriptionError("schedule.concurrency", self.concurrency, expected)
@@ -36,6 +36,7 @@ class FedAsync:
             reason = "has no asynchronous form (server_arrival): use a schedule with rounds"
             raise DescriptionError("schedule.kind", "fedasync", f"{type(method).__name__} {reason}")
         self._weight(0)
+        return []
 
     def size(self, clients: int) -> int:
         """How many clients are at work at a time."""

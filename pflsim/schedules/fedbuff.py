@@ -27,8 +27,8 @@ class FedBuff:
 
     promises = True
 
-    def check(self, clients: int, method: Any) -> None:
-        """Raises DescriptionError for what cannot work."""
+    def check(self, clients: int, method: Any) -> list[str]:
+        """Raises DescriptionError for what cannot work; returns warnings."""
         if not 1 <= self.concurrency <= clients:
             expected = f"must be 1 to {clients}, the number of clients"
             raise DescriptionError("schedule.concurrency", self.concurrency, expected)
@@ -40,6 +40,7 @@ class FedBuff:
             reason = "has no buffered form (server_buffer): use a schedule with rounds"
             raise DescriptionError("schedule.kind", "fedbuff", f"{type(method).__name__} {reason}")
         self._weight(0)
+        return []
 
     def size(self, clients: int) -> int:
         """How many clients are at work at a time."""

@@ -1,0 +1,56 @@
+"""Power of choice: of some clients drawn by their samples, those whose loss is highest take part.
+
+Cho, Wang, Joshi: Towards Understanding Biased Client Selection in Federated Learning, AISTATS 2022, section 4, in
+the form that costs no further message (rpow-d): a client's loss is the one that it reported when it worked last.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pflsim.errors import DescriptionError
+from pflsim.sampling import Population
+from pflsim.samplings.by_samples import BySamples
+
+
+@dataclass(frozen=True)
+class PowerOfChoice:
+    """d `candidates` are drawn as by-samples draws; the cohort are those of them with the highest last loss.
+
+    Who never reported a finite loss counts as highest; ties go to the lower id.
+    """
+
+    candidates: int  # d
+
+    needs_losses: ClassVar[bool] = True
+
+    def check(self, clients: int, count: int) -> None:
+        """Raises DescriptionError unless there is something to choose, from clients that there are."""
+        if not count <= self.candidates <= clients:
+            expected = f"must be {count} to {clients}: at least the cohort, at most the number of clients"
+            raise DescriptionError("schedule.sampling.candidates", self.candidates, expected)
+
+    def least(self, clients: int, count: int) -> int:
+        """As many as are wanted."""
+        return count
+
+    def drawn(
+        self,
+        population: Population,
+        candidates: Sequence[int],
+        count: int,
+        round: int,
+        rng: np.random.Generator,
+        losses: Mapping[int, float],
+    ) -> tuple[int, ...]:
+        """The `count` of d candidates with the highest losses."""
+        offered = BySamples().drawn(population, candidates, self.candidates, round, rng, losses)
+
+        def rank(client: int) -> tuple[float, int]:
+            loss = losses.get(client, math.inf)
+            return (-loss if math.isfinite(loss) else -math.inf, client)
+
+        return tuple(sorted(sorted(offered, key=rank)[:count]))
