@@ -1,56 +1,66 @@
 """Without rounds: so many clients are at work at any time, and what arrives is folded in as it comes."""
 
-from nodes.dispatch import ServerState, hand_out, take_in, tell, tell_round
+from nodes.dispatch import ServerState, Tally, close_round, hand_out, reachable, take_in, tell
+from nodes.rounds import await_somebody
 from pflsim.federation import Answer, Round
 from pflsim.messages.port import Port
+from pflsim.messages.wire import Message
 from pflsim.schedules.fedasync import FedAsync
 from pflsim.schedules.fedbuff import FedBuff
 from pflsim.study import Study
+from pflsim.timing.presence import Moment
 
 
 def arrivals(port: Port, study: Study, state: ServerState, began_s: float) -> None:
     """One round: for FedBuff a full buffer, for FedAsync as many arrivals as there are clients."""
     schedule = study.schedule
     assert isinstance(schedule, FedAsync | FedBuff)
-    began_ns, this = port.now_ns, study.round(state.round)
-    given: list[int] = []
-    taken: list[Answer] = []
-    rejected = 0
-    while len(taken) < schedule.arrivals_per_round(len(study.names)):
-        given += _keep_at_work(port, study, state, this)
-        answer = take_in(port, study, state, port.recv("data"))
+    this, tally = study.round(state.round), Tally(port.now_ns)
+    while len(tally.answers) < schedule.arrivals_per_round(len(study.names)):
+        _keep_at_work(port, study, state, this, tally)
+        message = _next(port, study, state)
+        answer = None if message is None else take_in(port, study, state, message, tally)
         if answer is None:
-            rejected += 1
-        elif not schedule.takes(answer.age):
+            continue
+        if not schedule.takes(answer.age):
             tell(port, study.names[answer.client], "stale", f"an answer of age {answer.age} is discarded")
-        else:
-            taken.append(answer)
-            _fold(port, study, state, schedule, taken, this)
-    state.round += 1
-    tell_round(port, study, state, this, given, taken, rejected, began_ns, began_s)
+            continue
+        tally.answers.append(answer)
+        folded = schedule.folds(tally.answers)
+        if folded:
+            _fold(port, study, state, folded, this)
+    close_round(port, study, state, this, tally, began_s)
 
 
-def _keep_at_work(port: Port, study: Study, state: ServerState, this: Round) -> list[int]:
+def _next(port: Port, study: Study, state: ServerState) -> Message | None:
+    """The next answer; None when a client has returned meanwhile that can be given work."""
+    schedule = study.schedule
+    assert isinstance(schedule, FedAsync | FedBuff)
+    if len(state.outstanding) >= schedule.concurrency or study.presence.is_certain:
+        return port.recv("data")
+    now = Moment(port.now_ns, state.round)
+    idle = [name for client, name in enumerate(study.names) if client not in state.outstanding]
+    returns = [moment_ns for name in idle if (moment_ns := study.presence.askable_ns(name, now)) is not None]
+    return port.recv_within(min(returns) - port.now_ns, "data") if returns else port.recv("data")
+
+
+def _keep_at_work(port: Port, study: Study, state: ServerState, this: Round, tally: Tally) -> None:
     """Hand work to idle clients, drawn anew each time, until as many are at work as the schedule wants."""
     schedule = study.schedule
     assert isinstance(schedule, FedAsync | FedBuff)
-    given = []
+    await_somebody(port, study, state)
     while len(state.outstanding) < schedule.concurrency:
-        idle = [client for client in range(len(study.names)) if client not in state.outstanding]
+        idle = reachable(port, study, state)
         if not idle:
             break
         drawn = int(idle[study.dispatch_rng(state.work_id).integers(len(idle))])
         hand_out(port, study, state, drawn, this)
-        given.append(drawn)
-    return given
+        tally.given.append(drawn)
 
 
-def _fold(
-    port: Port, study: Study, state: ServerState, schedule: FedAsync | FedBuff, taken: list[Answer], this: Round
-) -> None:
-    folded = schedule.folds(taken)
-    if not folded:
-        return
+def _fold(port: Port, study: Study, state: ServerState, folded: list[Answer], this: Round) -> None:
+    schedule = study.schedule
+    assert isinstance(schedule, FedAsync | FedBuff)
     with port.busy(study.server_work_ns(folded), "aggregate"):
         state.all = schedule.fold(study.method, state.all, folded, this)
     state.version += 1

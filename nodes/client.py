@@ -1,14 +1,18 @@
 """The program of a client: it works when it is asked, is evaluated when it is asked, and keeps what is private."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
 from pflsim.federation import Tensors
+from pflsim.learning.task import Task
+from pflsim.learning.vector import unchanged
 from pflsim.messages.port import Port
-from pflsim.messages.wire import EVAL, EVAL_RESULT, JOIN, RESULT, STATE, STOP, WORK, Message
+from pflsim.messages.wire import EVAL, EVAL_RESULT, GONE, JOIN, RESULT, STATE, STOP, WORK, Message
 from pflsim.study import Study
+from pflsim.timing.presence import NEVER_SEEN, Moment
 
 
 @dataclass
@@ -21,6 +25,8 @@ class ClientState:
     """The private state before the last piece of work."""
     completed_ns: int = 0
     """When that work was done: until then everybody else sees the state before it."""
+    seen: Moment = NEVER_SEEN
+    """When it last began to work."""
 
     def as_of(self, now_ns: int) -> tuple[Tensors, int]:
         """The private state at a simulated time, and the number of visits that made it."""
@@ -29,37 +35,50 @@ class ClientState:
         return self.you, self.visits
 
 
+class _Stopped(Exception):
+    """The server has said stop."""
+
+
 def client(port: Port, study: Study, number: int) -> None:
     """Run client `number` until the server says stop."""
-    state = ClientState(study.method.client_init(study.client(number)))
+    state = ClientState(_initial(study, number))
+    port.when_asked = partial(_reply, port, study, number, state)
     port.send("server", JOIN, facts=study.identity())
-    while True:
-        port.safe_point(state)
-        message = port.recv()
-        if message.kind == WORK:
-            _work(port, study, number, state, message)
-        elif message.kind == EVAL:
-            _evaluate(port, study, number, state, message)
-        elif message.kind == STOP:
-            you, _ = state.as_of(port.asked_ns)
-            port.send("server", STATE, facts={"digest": digest_of(you), "trace": port.trace_as_of(port.asked_ns)})
-            port.finish()
-            return
+    try:
+        while True:
+            port.safe_point(state)
+            message = port.recv()
+            if message.kind == WORK:
+                _work(port, study, number, state, message)
+            else:
+                _reply(port, study, number, state, message)
+    except _Stopped:
+        port.finish()
 
 
 def _work(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
-    method, down, state.before = study.method, message.tensors, state.you
-    if message.facts.get("restart"):
-        state.you = method.client_init(study.client(number))
+    """Do the work and send its result; whoever is away meanwhile loses it, and says so when it is back."""
+    if message.facts.get("rejected") and state.before is not None:
+        state.you = state.before  # what the server did not take was never done
+    if not _await_return(port, study, message):
+        return
+    now = Moment(port.now_ns, message.round - 1)
+    if study.presence.has_forgotten(port.name, state.seen, now):
+        state.you = _initial(study, number)
+    state.before, state.seen = state.you, now
     task = study.task(number, state.visits, message.round - 1)
-    declared = method.client_work(task, down) + study.reporting_work(task)
-    with port.busy(study.work_ns(port.name, declared, state.visits)):
-        reported = study.reported(task, down)
-        state.you, up = method.client_step(state.you, down, task)
+    declared = study.method.client_work(task, message.tensors) + study.reporting_work(task)
+    work_ns, leaves_ns = study.work_ns(port.name, declared, state.visits), study.presence.leaves_ns(port.name, now.ns)
+    if leaves_ns is not None and leaves_ns < now.ns + work_ns:
+        with port.busy(leaves_ns - now.ns, "lost work"):
+            pass
+        _return(port, study, message)
+        return
+    with port.busy(work_ns):
+        reported = study.reported(task, message.tensors)
+        up = _step(study, state, message.tensors, task)
     if task.spent != declared:
         raise RunFailed(port.name, f"{study.method_name} declared {declared} and did {task.spent}")
-    state.visits += 1
-    state.completed_ns = port.now_ns
     port.send(
         "server",
         RESULT,
@@ -70,6 +89,50 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
         work_id=message.work_id,
         samples=task.n_samples,
     )
+    if not port.post(leaves_ns):
+        state.you = state.before
+        with port.busy(leaves_ns - port.now_ns if leaves_ns else 0, "lost send"):
+            pass
+        _return(port, study, message)
+        return
+    state.visits += 1
+    state.completed_ns = port.now_ns
+
+
+def _step(study: Study, state: ClientState, down: Tensors, task: Task) -> Tensors:
+    """The method's step; what travels up."""
+    with unchanged(f"{study.method_name}.client_step", [*state.you.values(), *down.values(), study.initial]):
+        state.you, up = study.method.client_step(state.you, down, task)
+    sent: Tensors = up
+    return sent
+
+
+def _await_return(port: Port, study: Study, message: Message) -> bool:
+    """Work that finds its client away waits for its return; False if it never returns."""
+    back_ns = study.presence.back_ns(port.name, port.now_ns)
+    if back_ns is None:
+        port.answers_never(message)
+        return False
+    if back_ns > port.now_ns:
+        with port.busy(back_ns - port.now_ns, "offline"):
+            pass
+    return True
+
+
+def _return(port: Port, study: Study, message: Message) -> None:
+    """Come back, and say that this work is lost."""
+    if _await_return(port, study, message):
+        port.send("server", GONE, round=message.round, version=message.version, work_id=message.work_id)
+
+
+def _reply(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
+    """Answer what takes no simulated time."""
+    if message.kind == EVAL:
+        _evaluate(port, study, number, state, message)
+    elif message.kind == STOP:
+        you, _ = state.as_of(port.asked_ns)
+        port.send("server", STATE, facts={"digest": digest_of(you), "trace": port.trace_as_of(port.asked_ns)})
+        raise _Stopped
 
 
 def _evaluate(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
@@ -83,3 +146,9 @@ def _evaluate(port: Port, study: Study, number: int, state: ClientState, message
             mean_loss = result.loss_sum / result.total if result.total else 0.0
             scores[name][split] = [result.correct, result.total, mean_loss]
     port.send("server", EVAL_RESULT, facts=scores, round=message.round, work_id=message.work_id)
+
+
+def _initial(study: Study, number: int) -> Tensors:
+    with unchanged(f"{study.method_name}.client_init", [study.initial]):
+        you: Tensors = study.method.client_init(study.client(number))
+    return you

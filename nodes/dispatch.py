@@ -1,14 +1,14 @@
 """What the server keeps, and how it hands out work and takes what comes back; the same for every schedule."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pflsim.federation import Answer, Round, Tensors
 from pflsim.messages.port import Port
-from pflsim.messages.wire import WORK, Message
+from pflsim.messages.wire import GONE, WORK, Message
 from pflsim.study import Study
 from pflsim.timing.clock import host_seconds
+from pflsim.timing.presence import Moment
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,29 @@ class ServerState:
     """By client: who is busy, and with what."""
     losses: dict[int, float] = field(default_factory=dict)
     """By client: the training loss that it reported last, where the sampling asks for it."""
-    restart: set[int] = field(default_factory=set)
-    """Clients whose upload was not finite; they begin anew when they work next."""
+    rejected: set[int] = field(default_factory=set)
+    """Clients whose last upload was not finite: when they work next, it is from their state before that."""
+
+
+@dataclass
+class Tally:
+    """What has become of the work of one round."""
+
+    began_ns: int
+    given: list[int] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    rejected: int = 0
+    gone: int = 0
+
+
+def reachable(port: Port, study: Study, state: ServerState) -> list[int]:
+    """The clients that are there and have nothing to do, ascending."""
+    now = Moment(port.now_ns, state.round)
+    return [
+        client
+        for client, name in enumerate(study.names)
+        if client not in state.outstanding and study.presence.can_be_asked(name, now)
+    ]
 
 
 def hand_out(port: Port, study: Study, state: ServerState, client: int, this: Round) -> None:
@@ -46,25 +67,30 @@ def hand_out(port: Port, study: Study, state: ServerState, client: int, this: Ro
         study.names[client],
         WORK,
         down,
-        {"restart": True} if client in state.restart else None,
+        {"rejected": True} if client in state.rejected else None,
         round=this.number + 1,
         version=state.version,
         work_id=state.work_id,
     )
-    state.restart.discard(client)
+    state.rejected.discard(client)
 
 
-def take_in(port: Port, study: Study, state: ServerState, result: Message) -> Answer | None:
-    """What a client answered; None if it is not finite, and then it is rejected."""
-    client = study.number_of[result.sender]
+def take_in(port: Port, study: Study, state: ServerState, message: Message, tally: Tally) -> Answer | None:
+    """What a client answered; None if it was away and its work is lost, or if its upload is not finite."""
+    client = study.number_of[message.sender]
     work = state.outstanding.pop(client)
-    if not _finite(result.tensors):
-        state.restart.add(client)
-        tell(port, result.sender, "rejected", f"round {result.round}: the upload of {result.sender} is not finite")
+    if message.kind == GONE:
+        tally.gone += 1
+        tell(port, message.sender, "gone", f"round {message.round}: {message.sender} was away, and its work is lost")
         return None
-    if "loss" in result.facts:
-        state.losses[client] = result.facts["loss"]
-    return Answer(client, result.tensors, work.down, state.version - work.version, result.samples)
+    if not _finite(message.tensors):
+        tally.rejected += 1
+        state.rejected.add(client)
+        tell(port, message.sender, "rejected", f"round {message.round}: the upload of {message.sender} is not finite")
+        return None
+    if "loss" in message.facts:
+        state.losses[client] = message.facts["loss"]
+    return Answer(client, message.tensors, work.down, state.version - work.version, message.samples)
 
 
 def tell(port: Port, actor: str, what: str, detail: str) -> None:
@@ -72,20 +98,22 @@ def tell(port: Port, actor: str, what: str, detail: str) -> None:
     port.recorder.tell("events", actor, what, detail, port.now_ns, host_seconds())
 
 
-def tell_round(
-    port: Port,
-    study: Study,
-    state: ServerState,
-    this: Round,
-    ids: Sequence[int],
-    answers: Sequence[Answer],
-    rejected: int,
-    began_ns: int,
-    began_s: float,
-) -> None:
+def fold(port: Port, study: Study, state: ServerState, this: Round, answers: list[Answer]) -> None:
+    """Fold the answers of a round in, in the order of the clients' ids; without any, nothing changes."""
+    answers.sort(key=lambda answer: answer.client)
+    if sum(answer.n_samples for answer in answers) > 0:
+        with port.busy(study.server_work_ns(answers), "aggregate"):
+            state.all = study.server_step(state.all, answers, this)
+        state.version += 1
+    else:
+        tell(port, port.name, "skipped", f"round {this.number + 1} changed nothing: no answer with samples came")
+
+
+def close_round(port: Port, study: Study, state: ServerState, this: Round, tally: Tally, began_s: float) -> None:
     """Record a round that has ended, and what the method measures after it."""
-    counts = (json.dumps(list(ids)), len(answers), rejected)
-    port.recorder.tell("rounds", state.round, began_ns, port.now_ns, host_seconds() - began_s, *counts)
+    state.round += 1
+    counts = (json.dumps(tally.given), len(tally.answers), tally.rejected, tally.gone)
+    port.recorder.tell("rounds", state.round, tally.began_ns, port.now_ns, host_seconds() - began_s, *counts)
     for name, value in study.measures(state.all, this).items():
         port.recorder.tell("measures", state.round, port.name, name, value)
 

@@ -92,7 +92,7 @@ class Mailroom:
 
     def wait_until(self, port: Port, until_ns: int) -> None:
         """Under the virtual clock work is done when it is done; under the wall clock, let others work until then."""
-        while port.clock.seconds_until(until_ns):
+        while port.clock.seconds_until(until_ns) and not port.is_asked():
             self._until[port.name] = until_ns
             self._hub.switch()
 
@@ -113,7 +113,7 @@ class Mailroom:
             if name not in self._until:
                 continue
             port, until_ns = self._ports[name], self._until[name]
-            over = port.may_go_on() if until_ns is None else not port.clock.seconds_until(until_ns)
+            over = port.may_go_on() if until_ns is None else port.is_asked() or not port.clock.seconds_until(until_ns)
             if over:
                 del self._until[name]
                 self._actors[name].switch()

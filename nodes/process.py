@@ -69,7 +69,7 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s)
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
     for name in assignment.actors:
-        port = Port(name, study.run_id, new_clock(), study.links, mailroom, facts)
-        port.promises = study.schedule.promises
+        port = Port(name, study.run_id, new_clock(), study.links, mailroom, facts, study.faults)
+        port.promises = study.promises
         mailroom.add(port, program_of(study, name))
     mailroom.run()

@@ -2,65 +2,78 @@
 
 from dataclasses import replace
 
-from nodes.dispatch import ServerState, hand_out, take_in, tell, tell_round
-from pflsim.federation import Answer, Round
+from nodes.dispatch import ServerState, Tally, close_round, fold, hand_out, reachable, take_in, tell
+from pflsim.errors import RunFailed
+from pflsim.federation import Round
 from pflsim.messages.port import Port
 from pflsim.schedules.deadline import Deadline
 from pflsim.study import Study
+from pflsim.timing.presence import Moment
 
 
 def synchronous_round(port: Port, study: Study, state: ServerState, began_s: float) -> None:
     """Everybody in the cohort works, and the round ends when all have answered."""
-    began_ns, this = port.now_ns, study.round(state.round, losses=state.losses)
-    ids = study.participants(state.all, this)
-    for client in ids:
-        hand_out(port, study, state, client, this)
-    answers = [take_in(port, study, state, port.recv("data")) for _ in ids]
-    finite = [answer for answer in answers if answer is not None]
-    _fold(port, study, state, this, finite)
-    tell_round(port, study, state, this, ids, finite, len(answers) - len(finite), began_ns, began_s)
+    this, tally = _begin(port, study, state)
+    for _ in tally.given:
+        answer = take_in(port, study, state, port.recv("data"), tally)
+        if answer is not None:
+            tally.answers.append(answer)
+    fold(port, study, state, this, tally.answers)
+    close_round(port, study, state, this, tally, began_s)
 
 
 def deadline_round(port: Port, study: Study, state: ServerState, began_s: float) -> None:
     """More than are needed work; the round ends when enough have answered, or at the deadline with what there is."""
     schedule = study.schedule
     assert isinstance(schedule, Deadline)
-    began_ns, this = port.now_ns, study.round(state.round, losses=state.losses)
-    idle = [client for client in study.participants(state.all, this) if client not in state.outstanding]
-    for client in idle:
-        hand_out(port, study, state, client, this)
-    fresh: list[Answer] = []
-    late: list[Answer] = []
-    rejected = extended = 0
-    closes_ns = began_ns + schedule.deadline_ns
-    while len(fresh) < schedule.wanted(len(study.names)) and (state.outstanding or not schedule.is_enough(len(fresh))):
-        result = port.recv_within(max(0, closes_ns - port.now_ns), "data")
-        if result is None:
-            if schedule.is_enough(len(fresh)) or extended:
+    this, tally = _begin(port, study, state)
+    fresh, extended = 0, False
+    closes_ns = tally.began_ns + schedule.deadline_ns
+    while fresh < schedule.wanted(len(study.names)) and (state.outstanding or not schedule.is_enough(fresh)):
+        message = port.recv_within(max(0, closes_ns - port.now_ns), "data")
+        if message is None:
+            if schedule.is_enough(fresh) or extended:
                 break
-            extended, closes_ns = 1, closes_ns + schedule.deadline_ns
+            extended, closes_ns = True, closes_ns + schedule.deadline_ns
             continue
-        answer = take_in(port, study, state, result)
+        answer = take_in(port, study, state, message, tally)
         if answer is None:
-            rejected += 1
-        elif result.round == this.number + 1:
-            fresh.append(answer)
+            continue
+        if message.round == this.number + 1:
+            fresh += 1
+            tally.answers.append(answer)
         elif schedule.late == "carry":
-            late.append(replace(answer, weight=schedule.weight(answer.age)))
+            tally.answers.append(replace(answer, weight=schedule.weight(answer.age)))
         else:
-            tell(port, result.sender, "late", f"an answer of round {result.round} came in round {this.number + 1}")
-    if fresh and not schedule.is_enough(len(fresh)):
-        tell(port, port.name, "few", f"round {this.number + 1} closed with {len(fresh)} answers")
-    _fold(port, study, state, this, [*fresh, *late])
-    tell_round(port, study, state, this, idle, [*fresh, *late], rejected, began_ns, began_s)
+            tell(port, message.sender, "late", f"an answer of round {message.round} came in round {this.number + 1}")
+    if fresh and not schedule.is_enough(fresh):
+        tell(port, port.name, "few", f"round {this.number + 1} closed with {fresh} answers")
+    fold(port, study, state, this, tally.answers)
+    close_round(port, study, state, this, tally, began_s)
 
 
-def _fold(port: Port, study: Study, state: ServerState, this: Round, answers: list[Answer]) -> None:
-    if answers:
-        answers.sort(key=lambda answer: answer.client)
-        with port.busy(study.server_work_ns(answers), "aggregate"):
-            state.all = study.method.server_step(state.all, answers, this)
-        state.version += 1
-    else:
-        tell(port, port.name, "skipped", "no answer came")
-    state.round += 1
+def _begin(port: Port, study: Study, state: ServerState) -> tuple[Round, Tally]:
+    """Draw the cohort among those who can be asked, and hand out its work."""
+    candidates = await_somebody(port, study, state)
+    this, tally = study.round(state.round, candidates=candidates, losses=state.losses), Tally(port.now_ns)
+    for client in study.participants(state.all, this):
+        if client in candidates:
+            hand_out(port, study, state, client, this)
+            tally.given.append(client)
+    return this, tally
+
+
+def await_somebody(port: Port, study: Study, state: ServerState) -> list[int]:
+    """The clients that can be asked; if nobody can, the server waits for the first to return."""
+    candidates = reachable(port, study, state)
+    if candidates or state.outstanding:
+        return candidates
+    now_ns = port.now_ns
+    returns = [study.presence.askable_ns(name, Moment(now_ns, state.round)) for name in study.names]
+    if any(moment_ns is not None for moment_ns in returns):
+        with port.busy(min(moment_ns for moment_ns in returns if moment_ns is not None) - now_ns, "idle"):
+            pass
+        return reachable(port, study, state)
+    if study.presence.changes_with_rounds:
+        return []
+    raise RunFailed(port.name, f"nobody is there in round {state.round + 1}, and nobody will ever return")

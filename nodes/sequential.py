@@ -92,7 +92,7 @@ def run_sequentially(study: Study) -> FactList:
     """Run a study in this process, in simulated order; the facts that it would have recorded."""
     told, carrier = FactList(), Sequential(study.run_id)
     for name in ("server", *study.names):
-        port = Port(name, study.run_id, VirtualClock(), study.links, carrier, told)
+        port = Port(name, study.run_id, VirtualClock(), study.links, carrier, told, study.faults)
         carrier.add(port, program_of(study, name))
     carrier.run()
     return told

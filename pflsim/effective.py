@@ -10,7 +10,7 @@ from typing import Any
 from pflsim import catalogue, sampling
 from pflsim.data import loading
 from pflsim.spec import Description
-from pflsim.timing import devices, links
+from pflsim.timing import availability, devices, links
 
 
 def effective(description: Description) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def effective(description: Description) -> dict[str, Any]:
     tables["data"] = _data(tables["data"])
     tables["devices"] = devices.resolved(description.devices)
     tables["links"] = links.resolved(description.links)
+    tables["availability"] = availability.resolved(description.availability)
     plain: dict[str, Any] = _plain(tables)
     return plain
 

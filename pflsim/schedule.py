@@ -13,6 +13,11 @@ class Schedule(Protocol):
     promises: bool
     """Whether clients tell, when they start to work, before when they will not answer."""
 
+    gives_up: bool
+    """Whether the server gives up work that is never answered."""
+    mend: str
+    """What to do where it does not."""
+
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what has no meaning with so many clients, or this method; returns warnings."""
 

@@ -131,6 +131,9 @@ class Description(_Table):
     time: Time = Time()
     devices: str | dict[str, Any]
     links: str | dict[str, Any]
+    availability: str | dict[str, Any] = "always"
+    fault: tuple[dict[str, Any], ...] = ()
+    """What goes wrong, when, and to whom: `[[fault]]`, see `pflsim.timing.faults`."""
     record: RecordTable = RecordTable()
     beside: tuple[Algorithm, ...] = ()
     """Other methods to run on the same seed and partition, for comparison."""

@@ -20,15 +20,18 @@ from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.model import load as load_model
 from pflsim.learning.task import Split, Task, Work
-from pflsim.learning.vector import Network
+from pflsim.learning.vector import Network, unchanged
 from pflsim.method import REQUIRED
 from pflsim.record.database import packed
 from pflsim.rng import stream
 from pflsim.sampling import Population
 from pflsim.schedule import Schedule
 from pflsim.spec import Algorithm, Description, client_names
+from pflsim.timing.availability import Availability
 from pflsim.timing.devices import Devices
+from pflsim.timing.faults import Faults
 from pflsim.timing.links import Links
+from pflsim.timing.presence import Presence
 
 BACKWARD_PER_FORWARD = 2.0
 """A backward pass multiplies by each weight matrix twice, a forward pass once."""
@@ -66,6 +69,11 @@ class Study:
             labels=self._main_labels(),
         )
         self.links = Links(description.links, ("server", *self.names), description.run.seed.train)
+        self.faults = Faults(description.fault, ("server", *self.names), description.run.seed.train)
+        self.presence = Presence(
+            Availability(description.availability, self.names, description.run.seed.train), self.faults
+        )
+        self._check_losses()
         self.warnings += self._checked(self.method)
         self.cohorts = Cohorts(self.schedule, self._population(), description.run.seed.train)
         if self.cohorts.needs_losses:
@@ -143,6 +151,13 @@ class Study:
         arrays = {name: np.asarray(value) for name, value in measured.items()}
         return {name: packed(array) if array.ndim else array.item() for name, array in arrays.items()}
 
+    def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
+        """The server's state after folding in the answers of a round."""
+        given = [*all.values(), *(tensor for answer in answers for tensor in answer.up.values()), self.initial]
+        with unchanged(f"{self.method_name}.server_step", given):
+            changed: Tensors = self.method.server_step(all, answers, round)
+        return changed
+
     def work_ns(self, actor: str, work: Work, visit: int) -> int:
         """Simulated nanoseconds that `work` takes on the device of `actor` during its visit number `visit`."""
         return self.devices.work_ns(actor, self._flops(work), visit)
@@ -196,6 +211,18 @@ class Study:
     def _server_state(self) -> Tensors:
         state: Tensors = self.method.server_init(self.federation)
         return state
+
+    @property
+    def promises(self) -> bool:
+        """Whether clients tell, when they start to work, before when they will not answer."""
+        return self.schedule.promises or not self.presence.is_certain or bool(self.faults)
+
+    def _check_losses(self) -> None:
+        """A message that never arrives must not be waited for without end."""
+        fault, kind = self.faults.can_lose, self.description.schedule.kind
+        if fault is not None and not self.schedule.gives_up:
+            key = f"fault.{fault.number}.kind"
+            raise DescriptionError(key, fault.kind, f"with schedule.kind = {kind!r} {self.schedule.mend}")
 
     def _check_names(self) -> None:
         if self.description.algorithm.name == "server":

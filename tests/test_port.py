@@ -1,16 +1,12 @@
 """An actor's port, without sockets or processes: what is handed out when, what takes time, and what is refused."""
 
-import random
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
 import pytest
 import torch
-from greenlet import greenlet
 
-from nodes.programs import program_of
 from nodes.sequential import FactList, Sequential, run_sequentially
 from pflsim.errors import BadMessage, RunFailed
 from pflsim.messages import wire
@@ -282,9 +278,9 @@ def test_new_tensors_are_never_taken_for_old_ones_that_had_their_place_in_memory
 # what is refused
 
 
-def pair() -> tuple[Port, Port, FactList]:
-    """A server and a client; who carries messages between them is the test."""
-    told, links = FactList(), Links(IDEAL | {"latency_ms": 1.0}, ["server", "c000"])
+def pair(*others: str, latency_ms: float = 1.0) -> tuple[Port, Port, FactList]:
+    """A server and a client (and others who only exist); who carries messages between them is the test."""
+    told, links = FactList(), Links(IDEAL | {"latency_ms": latency_ms}, ["server", "c000", *others])
     server, client = (Port(name, RUN, VirtualClock(), links, Alone(), told) for name in ("server", "c000"))
     return server, client, told
 
@@ -403,8 +399,7 @@ def test_a_port_names_eight_of_those_it_waits_for_and_counts_the_others() -> Non
 
 
 def test_nothing_is_handed_out_before_everybody_who_owes_an_answer_has_one_in_hand() -> None:
-    server, client, _ = pair()
-    server._links = Links(IDEAL, ["server", "c000", "c001"])
+    server, client, _ = pair("c001", latency_ms=0.0)
     for name in ("c000", "c001"):
         server.send(name, WORK, work_id=1)
     server.finish()
@@ -416,94 +411,6 @@ def test_nothing_is_handed_out_before_everybody_who_owes_an_answer_has_one_in_ha
 
 
 # whole studies
-
-
-class Shuffled:
-    """A carrier like the real one, whose frames take any time: only those of one pair keep their order."""
-
-    def __init__(self, seed: int) -> None:
-        self._random, self._hub = random.Random(seed), greenlet.getcurrent()
-        self._ports: dict[str, Port] = {}
-        self._actors: dict[str, greenlet] = {}
-        self._wire: dict[tuple[str, str], deque[list[bytes]]] = {}
-        self._waiting: set[str] = set()
-
-    def add(self, port: Port, program: Program) -> None:
-        self._ports[port.name] = port
-        self._actors[port.name] = greenlet(lambda: program(port), parent=self._hub)
-
-    def post(self, to: str, frames: Sequence[Frame]) -> None:
-        copies = [bytes(frame) for frame in frames]
-        sender = decode(copies, RUN)[0].sender
-        self._wire.setdefault((sender, to), deque()).append(copies)
-
-    def wait_for_mail(self, port: Port) -> None:
-        while not port.may_go_on():
-            self._waiting.add(port.name)
-            self._hub.switch()
-
-    def wait_until(self, port: Port, until_ns: int) -> None:
-        pass
-
-    def run(self) -> None:
-        """Deliver in any order, and give anybody a turn who may go on."""
-        for actor in self._random.sample(list(self._actors.values()), len(self._actors)):
-            actor.switch()
-        while self._waiting:
-            pairs = [pair for pair, frames in self._wire.items() if frames]
-            ready = [name for name in sorted(self._waiting) if self._ports[name].may_go_on()]
-            choice = self._random.choice([*pairs, *ready])
-            if isinstance(choice, str):
-                self._waiting.discard(choice)
-                self._actors[choice].switch()
-            else:
-                assert deliver(self._ports[choice[1]], self._wire[choice].popleft())
-
-
-ENGINES: dict[str, dict[str, Any]] = {
-    "sync": {"kind": "sync", "sampling": "uniform", "cohort": 3},
-    "drop": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "over": 1.6},
-    "carry": {"kind": "deadline", "deadline_s": 0.02, "cohort": 4, "minimum": 2, "late": "carry"},
-    "fedasync": {"kind": "fedasync", "concurrency": 3},
-    "stale": {"kind": "fedasync", "concurrency": 5, "max_staleness": 2, "staleness": "hinge", "staleness_b": 1},
-    "fedbuff": {"kind": "fedbuff", "concurrency": 4, "buffer": 3},
-}
-
-
-LINKS: dict[str, Any] = {
-    "ideal": "ideal",
-    "wifi": "wifi",
-    "4g": "4g",
-    "lossy": {
-        "client": {"uplink_mbps": {"kind": "lognormal", "mbps": 2.0, "spread": 1.0}, "downlink_mbps": 5.0},
-        "server": {"uplink_mbps": 10.0, "downlink_mbps": 10.0},
-        "latency_ms": 5.0,
-        "jitter_ms": 5.0,
-        "loss": 0.2,
-        "retransmit_ms": 30.0,
-    },
-}
-
-
-@pytest.mark.parametrize("promises", [True, False])
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("links", LINKS)
-@pytest.mark.parametrize("seed", range(4))
-def test_a_run_is_the_same_in_whatever_order_its_messages_really_arrive(
-    seed: int, links: str, engine: str, promises: bool
-) -> None:
-    slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "run__rounds": 5, "run__eval_every": 2}
-    tables = validate(description(links=LINKS[links], run__clients=5, schedule=ENGINES[engine], **slow))
-    study, told, carrier = Study(tables, RUN), FactList(), Shuffled(seed)
-    for name in ("server", *study.names):
-        port = Port(name, RUN, VirtualClock(), study.links, carrier, told)
-        port.promises = promises and study.schedule.promises
-        carrier.add(port, program_of(study, name))
-    carrier.run()
-    expected = run_sequentially(Study(tables, RUN)).finished()
-    found = told.finished()
-    for said in ("digest", "trace_digest", "simulated_s", "rounds"):
-        assert found[said] == expected[said]
 
 
 def test_how_often_is_evaluated_changes_neither_digest_nor_time() -> None:

@@ -10,7 +10,8 @@ message lie anywhere. Everything is therefore computed from memory that torch it
 at 64 bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from pflsim.errors import RunFailed
 from pflsim.learning.loss import Loss, default_loss
 from pflsim.learning.module import Start, probe, starting_values, trained_parameters
 from pflsim.rng import torch_seed
@@ -201,3 +203,15 @@ def average(vectors: Iterable[Tensor], weights: Iterable[float]) -> Tensor | Non
 def aligned(w: Tensor) -> Tensor:
     """`w`, or a copy of it where its memory does not start at 64 bytes, as in a message that has arrived."""
     return w if w.data_ptr() % _ALIGNMENT_BYTES == 0 else w.clone()
+
+
+@contextmanager
+def unchanged(what: str, tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Raises RunFailed, naming `what`, if one of `tensors` is written to in the with-block.
+
+    A process may run one client or many, which share what they start from: a result would depend on how many.
+    """
+    before = [tensor._version for tensor in tensors]
+    yield
+    if [tensor._version for tensor in tensors] != before:
+        raise RunFailed(what, "has changed a tensor that it was given; it must make new ones")

@@ -47,12 +47,16 @@ class Inbox:
         if not self._in_hand[channel, sender]:
             self._silent[channel].setdefault(sender, not_before_ns)
 
-    def forgive(self, sender: str, kind: str, work_id: int) -> None:
-        """`sender` no longer owes this answer."""
+    def forgive(self, sender: str, kind: str, work_id: int) -> bool:
+        """`sender` no longer owes this answer; False if it did not."""
         channel = wire.CHANNEL[kind]
-        self._owed[channel, sender].remove((kind, work_id))
-        if not self._owed[channel, sender]:
+        owed = self._owed[channel, sender]
+        if (kind, work_id) not in owed:
+            return False
+        owed.remove((kind, work_id))
+        if not owed:
             self._silent[channel].pop(sender, None)
+        return True
 
     def promise(self, sender: str, not_before_ns: int) -> None:
         """`sender` has said that its next message of the method cannot fall due before or at `not_before_ns`."""
@@ -63,7 +67,7 @@ class Inbox:
     def settle(self, message: Message) -> bool:
         """Whether `message` is the answer that its sender owes next; it is owed no more then."""
         owed = self._owed.get((message.channel, message.sender))
-        if not owed or owed[0] != (message.kind, message.work_id):
+        if not owed or owed[0] != (wire.INSTEAD.get(message.kind, message.kind), message.work_id):
             return False
         owed.popleft()
         return True
@@ -107,6 +111,10 @@ class Inbox:
     def is_empty(self) -> bool:
         """Whether nothing has come that was not taken."""
         return not self._mail
+
+    def can_answer(self, channel: str | None) -> bool:
+        """Whether an answer has come, or somebody owes one."""
+        return self.is_owed(channel) or self.next_due_ns(channel) is not None
 
     def is_owed(self, channel: str | None) -> bool:
         """Whether somebody is silent who owes an answer."""

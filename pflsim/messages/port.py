@@ -6,11 +6,14 @@ whether other actors share its process: a carrier moves the frames and decides w
 Messages of one simulated instant leave together when the actor next waits or works, and share its uplink. Messages
 are handed out in the order (arrival, sender, sequence): under the virtual clock one is handed out only when every
 actor that still owes an answer has a message in hand, so that nothing earlier can come any more.
+
+What takes no simulated time (evaluation, the end, a cancellation) is asked of an actor at any time. One that works just
+then under the wall clock answers in between: `when_asked` is the part of its program that does.
 """
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Protocol
@@ -18,16 +21,22 @@ from typing import Any, Protocol
 import msgpack
 from torch import Tensor
 
-from pflsim.errors import BadMessage
+from pflsim.errors import BadMessage, RunFailed
 from pflsim.messages import wire
-from pflsim.messages.inbox import Inbox, Sizes
+from pflsim.messages.departures import Departure, Departures, frame_sizes
+from pflsim.messages.inbox import ASIDE, Inbox, Sizes
 from pflsim.messages.wire import Frame, Message
 from pflsim.timing.clock import NANOSECONDS, Clock
-from pflsim.timing.fair_share import Flight, Transfer
-from pflsim.timing.links import Links, wire_bytes
+from pflsim.timing.fair_share import Flight
+from pflsim.timing.faults import Faults
+from pflsim.timing.links import Links
+
+__all__ = ["Carrier", "Port", "Recorder", "frame_sizes", "seconds"]
 
 _TRACED = 16
 """So many of the last events are remembered: more than one piece of work has."""
+
+_NO_FAULTS = Faults((), (), 0)
 
 
 class Carrier(Protocol):
@@ -40,7 +49,7 @@ class Carrier(Protocol):
         """Let others work until the earliest message of `port` may be handed out."""
 
     def wait_until(self, port: "Port", until_ns: int) -> None:
-        """Let others work until `until_ns`, at which the work of `port` is done."""
+        """Let others work until `until_ns`, at which the work of `port` is done, or until it is asked something."""
 
 
 class Recorder(Protocol):
@@ -57,9 +66,16 @@ class Port:
     """One actor's side of the world."""
 
     def __init__(
-        self, name: str, run_id: bytes, clock: Clock, links: Links, carrier: Carrier, recorder: Recorder
+        self,
+        name: str,
+        run_id: bytes,
+        clock: Clock,
+        links: Links,
+        carrier: Carrier,
+        recorder: Recorder,
+        faults: Faults = _NO_FAULTS,
     ) -> None:
-        self.name, self.run_id, self.clock, self.recorder = name, run_id, clock, recorder
+        self.name, self.clock, self.recorder = name, clock, recorder
         self.state: Any = None
         self.round = 0
         self.asked_ns = 0
@@ -68,18 +84,17 @@ class Port:
         """Whether this actor promises, when it starts to work, before when its answer will not leave."""
         self.charged_bytes = 0
         """What the method is charged for so far: headers and payload that this actor sent or received."""
+        self.when_asked: Callable[[Message], None] | None = None
+        """Answers what takes no simulated time while this actor works."""
         self._carrier, self._links = carrier, links
-        self._uplink, self._inbox = links.uplink(name), Inbox(links.downlink(name))
+        self._departures, self._inbox = Departures(name, run_id, links, faults), Inbox(links.downlink(name))
         self._wanted: str | None = None
         """The channel on which this actor waits for a message; None for any."""
         self._until_ns: int | None = None
         """When it will wait no longer."""
         self._asker: str | None = None
         """Who waits for this actor's answer."""
-        self._outbox: list[tuple[Message, list[Frame]]] = []
-        self._encoded: dict[tuple[int, ...], tuple[list[list[object]], list[Frame]]] = {}
         self._sequence: Counter[str] = Counter()
-        self._first_byte_ns: Counter[str] = Counter()
         self._seen: dict[tuple[str, str], int] = {}
         self._trace = deque([(0, sha256(name.encode()).digest())], maxlen=_TRACED)
 
@@ -102,7 +117,10 @@ class Port:
         work_id: int = 0,
         samples: int = 0,
     ) -> None:
-        """Post a message; never blocks. The tensors must not change afterwards."""
+        """Post a message; never blocks. The tensors must not change afterwards.
+
+        Raises RunFailed for what no receiver would take.
+        """
         channel = wire.CHANNEL[kind]
         self._sequence[channel] += 1
         message = Message(
@@ -117,9 +135,10 @@ class Port:
             dict(tensors or {}),
         )
         message.facts = dict(facts or {})
-        descriptions, frames = self._frames_of(message.tensors)
-        header = wire.encode_header(message, self.run_id, descriptions)
-        self._outbox.append((message, [header, b"", *frames]))
+        try:
+            self._departures.put(message)
+        except (TypeError, ValueError) as problem:
+            raise RunFailed(self.name, f"cannot send its {kind} to {to}: {problem}") from problem
         if to == self._asker and kind in wire.ANSWERS:
             self._asker = None
         if kind in wire.ANSWER:
@@ -146,12 +165,12 @@ class Port:
     @contextmanager
     def busy(self, work_ns: int, what: str = "compute") -> Iterator[None]:
         """Real work, done in the with-block, that takes `work_ns` simulated nanoseconds."""
-        self._post_outbox()
+        self.post()
         began_ns = self.clock.now_ns()
         ends_ns = began_ns + work_ns
         self._promise(ends_ns)
         yield
-        self._carrier.wait_until(self, ends_ns)
+        self._wait_until(ends_ns)
         self.clock.advance(ends_ns)
         ended_ns = self.clock.now_ns()  # under the wall clock later, where the real work took longer than its model
         self._trace_event("busy", what, "", 0, ended_ns)
@@ -172,9 +191,32 @@ class Port:
         """Between two pieces of work everything that outlives a wait is in `state`: a snapshot may be taken here."""
         self.state = state
 
+    def post(self, by_ns: int | None = None) -> bool:
+        """Let what was sent leave now; False if not all of it has left `by_ns`, when this actor is away."""
+        now_ns, whole = self.clock.now_ns(), True
+        lost: list[Message] = []
+        for departure in self._departures.leave(now_ns, self.clock.paused_ns, by_ns):
+            for _ in range(departure.copies):
+                self._carrier.post(departure.message.to, departure.frames)
+            self._tell_sent(departure, now_ns)
+            whole &= departure.is_whole
+            if not departure.copies:
+                self._never_arrives(departure)
+                lost += [departure.message] * departure.is_whole
+        for message in lost:
+            if message.kind in wire.ANSWERS:
+                self._answers_never(message.to, wire.INSTEAD.get(message.kind, message.kind), message.work_id)
+        if not whole:
+            self._departures.hang_up()
+        return whole
+
+    def answers_never(self, question: Message) -> None:
+        """Let who asked `question` know that no answer to it will ever come; its program is not told."""
+        self._answers_never(question.sender, wire.ANSWER[question.kind], question.work_id)
+
     def finish(self) -> None:
         """Post the last words; the actor's program ends after this."""
-        self._post_outbox()
+        self.post()
 
     def trace_as_of(self, now_ns: int) -> bytes:
         """The sha256 chain over this actor's simulated events up to and at `now_ns`, which may lie a little back.
@@ -214,7 +256,11 @@ class Port:
 
     def may_go_on(self) -> bool:
         """Whether this actor's wait is over: there is a message that it may have, or it waits no longer."""
-        return self.may_take() or self._is_too_late()
+        return self.may_take() or self._is_too_late() or self._waits_in_vain()
+
+    def is_asked(self) -> bool:
+        """Whether something is asked of this actor that takes no simulated time."""
+        return self.when_asked is not None and any(self._inbox.next_due_ns(one) is not None for one in ASIDE)
 
     def may_take(self) -> bool:
         """Whether the earliest message known so far can be handed out now."""
@@ -228,7 +274,7 @@ class Port:
         """When, as far as is known, this actor's wait will be over."""
         due_ns = self._inbox.next_due_ns(self._wanted)
         times = [time_ns for time_ns in (due_ns, self._until_ns) if time_ns is not None]
-        return min(times, default=None)
+        return min(times, default=self.clock.now_ns() if self._waits_in_vain() else None)
 
     def is_owed(self) -> bool:
         """Whether what this actor waits for is an answer that somebody owes it."""
@@ -241,10 +287,12 @@ class Port:
     # within
 
     def _await(self, channel: str | None, until_ns: int | None) -> Message | None:
-        self._post_outbox()
+        self.post()
         began_ns = self.clock.now_ns()
         self._wanted, self._until_ns = channel, until_ns
         self._carrier.wait_for_mail(self)
+        if self._waits_in_vain():
+            raise RunFailed(self.name, "waits for an answer, and nobody is left who will give one")
         self._until_ns = None
         if until_ns is not None and not self._has_message_by(until_ns):
             self.clock.advance(until_ns)
@@ -269,13 +317,36 @@ class Port:
         due_ns = self._inbox.next_due_ns(self._wanted, self._until_ns)
         return due_ns is None and self._inbox.horizon_ns(self._wanted) >= self._until_ns
 
+    def _waits_in_vain(self) -> bool:
+        """Whether it waits for an answer without end, and nobody owes it one."""
+        waits_for_ever = self._wanted is not None and self._until_ns is None
+        return waits_for_ever and not self._inbox.can_answer(self._wanted)
+
+    def _wait_until(self, ends_ns: int) -> None:
+        """Wait for a simulated time, and answer in between what takes no simulated time."""
+        self._carrier.wait_until(self, ends_ns)
+        while self.clock.seconds_until(ends_ns):
+            for channel in ASIDE:
+                while self.when_asked and self._inbox.next_due_ns(channel) is not None:
+                    self._wanted = channel
+                    self.when_asked(self._take())
+                    self.post()
+            self._carrier.wait_until(self, ends_ns)
+
     def _promise(self, ends_ns: int) -> None:
         """Tell who waits for this actor's answer that it will not leave before `ends_ns`."""
         if self._asker is not None and self.promises and self.clock.waits_for_everybody:
             self.send(self._asker, wire.PROMISE, facts={"not_before_ns": ends_ns})
-            self._post_outbox()
+            self.post()
 
     def _take_promise(self, message: Message, sizes: Sizes) -> bool:
+        never = message.facts.get("never")
+        if never is not None:
+            if never not in wire.ANSWERS or not self._inbox.forgive(message.sender, never, message.work_id):
+                raise BadMessage(f"{message.sender} does not owe the {never!r:.40} that it will not give")
+            self._seen[message.sender, message.channel] = message.sequence
+            self._tell("received", message, sizes, self.clock.now_ns())
+            return True
         not_before_ns = message.facts.get("not_before_ns")
         if type(not_before_ns) is not int or not 0 <= not_before_ns < 1 << 62:
             raise BadMessage(f"{message.sender} promises {not_before_ns!r:.40}, which is no time")
@@ -297,38 +368,18 @@ class Port:
         late_ns = begins_ns - flight.first_byte_ns
         return flight._replace(departure_ns=flight.departure_ns + late_ns) if late_ns else flight
 
-    def _frames_of(self, tensors: Mapping[str, Tensor]) -> tuple[list[list[object]], list[Frame]]:
-        """Encode what is sent to many receivers at one instant only once; the same tensors are the same frames."""
-        key = tuple(map(id, tensors.values()))
-        encoded = self._encoded.get(key)
-        if encoded is None or [d[0] for d in encoded[0]] != list(tensors):
-            encoded = self._encoded[key] = wire.tensor_frames(tensors)
-        return encoded
+    def _answers_never(self, to: str, kind: str, work_id: int) -> None:
+        self._asker = None
+        self.send(to, wire.PROMISE, facts={"never": kind}, work_id=work_id)
+        self.post()
 
-    def _post_outbox(self) -> None:
-        if not self._outbox:
-            return
-        now_ns = self.clock.now_ns()
-        data = [(message, frames) for message, frames in self._outbox if message.channel == "data"]
-        transfers = [self._transfer(message, frames) for message, frames in data]
-        flights = iter(self._uplink.stamp(now_ns, transfers) if transfers else ())
-        for message, frames in self._outbox:
-            flight = self._in_order(message.to, next(flights)) if message.channel == "data" else None
-            frames[1] = msgpack.packb((now_ns, self.clock.paused_ns, flight.as_list() if flight else None))
-            self._carrier.post(message.to, frames)
-            self._tell_sent(message, frames, now_ns)
-        self._outbox.clear()
-        self._encoded.clear()
-
-    def _transfer(self, message: Message, frames: Sequence[Frame]) -> Transfer:
-        size_bytes = wire_bytes([len(frames[0]), *map(len, frames[2:])])
-        return self._links.transfer(self.name, message.to, size_bytes, message.sequence)
-
-    def _in_order(self, to: str, flight: Flight) -> Flight:
-        """One connection keeps its messages in order: what jitter would let overtake waits for the one before it."""
-        first_byte_ns = max(flight.first_byte_ns, self._first_byte_ns[to])
-        self._first_byte_ns[to] = first_byte_ns
-        return flight._replace(latency_ns=first_byte_ns - flight.departure_ns)
+    def _never_arrives(self, departure: Departure) -> None:
+        """Say that it is lost; nobody waits for what cannot come."""
+        message = departure.message
+        fact = (departure.lost, f"{message.kind} to {message.to}", sum(departure.sizes))
+        self.recorder.tell("dropped", message.to, *fact, message.sender, message.channel, message.sequence)
+        if message.kind in wire.ANSWER:
+            self._inbox.forgive(message.to, wire.ANSWER[message.kind], message.work_id)
 
     def _take(self) -> Message:
         arrival_ns, message, sizes = self._inbox.take(self._wanted)
@@ -348,11 +399,10 @@ class Port:
         self.recorder.tell("dropped", self.name, *fact)
         return False
 
-    def _tell_sent(self, message: Message, frames: Sequence[Frame], now_ns: int) -> None:
+    def _tell_sent(self, departure: Departure, now_ns: int) -> None:
+        message, sizes = departure.message, departure.sizes
         if message.channel == "data":
             self._trace_event("sent", message.kind, message.to, message.sequence, now_ns)
-        sizes = frame_sizes(frames)
-        if message.channel == "data":
             self.charged_bytes += sizes[0] + sizes[1]
         route = (message.sender, message.to, message.kind, message.channel, message.sequence)
         self.recorder.tell("sent", *route, message.round, *sizes, now_ns)
@@ -364,11 +414,6 @@ class Port:
     def _trace_event(self, what: str, kind: str, other: str, sequence: int, at_ns: int) -> None:
         event: bytes = msgpack.packb((what, kind, other, sequence, at_ns))
         self._trace.append((at_ns, sha256(self._trace[-1][1] + event).digest()))
-
-
-def frame_sizes(frames: Sequence[Frame]) -> tuple[int, int, int]:
-    """The bytes of a message's frames as they cross the socket: (payload, header, stamp)."""
-    return sum(memoryview(frame).nbytes for frame in frames[2:]), len(frames[0]), len(frames[1])
 
 
 def seconds(nanoseconds: int) -> float:

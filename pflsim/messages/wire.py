@@ -24,13 +24,15 @@ from pflsim.errors import BadMessage
 
 PROTOCOL = 1
 
-WORK, RESULT = "WORK", "RESULT"
+WORK, RESULT, GONE, CANCEL = "WORK", "RESULT", "GONE", "CANCEL"
 EVAL, EVAL_RESULT = "EVAL", "EVAL_RESULT"
 JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
 
 CHANNEL = {
     WORK: "data",
     RESULT: "data",
+    GONE: "data",
+    CANCEL: "control",
     EVAL: "evaluation",
     EVAL_RESULT: "evaluation",
     JOIN: "control",
@@ -43,7 +45,10 @@ CHANNEL = {
 ANSWER = {WORK: RESULT, EVAL: EVAL_RESULT, STOP: STATE}
 """What a client answers to what a server asks; each question is answered exactly once."""
 
-ANSWERS = frozenset({JOIN, *ANSWER.values()})
+INSTEAD = {GONE: RESULT}
+"""What may come in the place of an answer: the client was away while it should have worked, and is back."""
+
+ANSWERS = frozenset({JOIN, *ANSWER.values(), *INSTEAD})
 """What is refused unless somebody waits for it."""
 
 QUESTIONS = frozenset(ANSWER)
@@ -51,7 +56,7 @@ QUESTIONS = frozenset(ANSWER)
 
 def accepted_by(actor: str) -> frozenset[str]:
     """The kinds that an actor takes: a server asks, and clients answer."""
-    return ANSWERS | {PROMISE} if actor == "server" else QUESTIONS
+    return ANSWERS | {PROMISE} if actor == "server" else QUESTIONS | {CANCEL}
 
 
 DTYPES: dict[str, tuple[torch.dtype, np.dtype[Any]]] = {
@@ -102,20 +107,38 @@ class Message:
 
 
 def tensor_frames(tensors: Mapping[str, Tensor]) -> tuple[list[list[object]], list[Frame]]:
-    """The descriptions and the raw frames of `tensors`; the frames are views, so the tensors must not change."""
+    """The descriptions and the raw frames of `tensors`; the frames are views, so the tensors must not change.
+
+    Raises TypeError or ValueError for what no receiver would take.
+    """
     descriptions: list[list[object]] = []
     frames: list[Frame] = []
+    if len(tensors) > MAX_TENSORS:
+        raise ValueError(f"a message of {len(tensors)} tensors, at most {MAX_TENSORS} travel together")
     for name, tensor in tensors.items():
-        dtype = DTYPE_NAMES.get(tensor.dtype)
-        if dtype is None:
-            raise TypeError(f"tensor {name!r} has dtype {tensor.dtype}; the wire carries {', '.join(DTYPES)}")
+        dtype = _sendable(name, tensor)
         descriptions.append([name, dtype, list(tensor.shape), "raw"])
         frames.append(tensor.detach().contiguous().numpy().reshape(-1).view(np.uint8).data)
     return descriptions, frames
 
 
+def _sendable(name: object, tensor: object) -> str:
+    """The wire's name for the type of a tensor that can travel."""
+    if not isinstance(name, str):
+        raise TypeError(f"tensor {name!r} has a {type(name).__name__} for a name; it must be text")
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name!r} is a {type(tensor).__name__}; only tensors travel")
+    if tensor.dtype not in DTYPE_NAMES:
+        raise TypeError(f"tensor {name!r} has dtype {tensor.dtype}; the wire carries {', '.join(DTYPES)}")
+    if tensor.dim() > MAX_DIMENSIONS:
+        raise ValueError(f"tensor {name!r} has {tensor.dim()} dimensions, at most {MAX_DIMENSIONS} travel")
+    if math.prod(max(size, 1) for size in tensor.shape) > MAX_TENSOR_BYTES:
+        raise ValueError(f"tensor {name!r} has the shape {list(tensor.shape)}, which is too large to travel")
+    return DTYPE_NAMES[tensor.dtype]
+
+
 def encode_header(message: Message, run_id: bytes, descriptions: list[list[object]]) -> bytes:
-    """The header frame of `message`, whose tensors are described by `descriptions`."""
+    """The header frame of `message`, whose tensors are described by `descriptions`; ValueError if it is too long."""
     packed: bytes = msgpack.packb(
         (
             PROTOCOL,
@@ -132,6 +155,8 @@ def encode_header(message: Message, run_id: bytes, descriptions: list[list[objec
             message.facts,
         )
     )
+    if len(packed) > MAX_HEADER_BYTES:
+        raise ValueError(f"a {message.kind} whose header has {len(packed)} bytes, at most {MAX_HEADER_BYTES} travel")
     return packed
 
 

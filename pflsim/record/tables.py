@@ -17,8 +17,9 @@ TABLES: dict[str, dict[str, str]] = {
         "end_ns": "INTEGER",
         "wall_s": "REAL",  # measured on the host, beside the simulated times
         "cohort_json": "TEXT",  # the client ids that were asked
-        "answers": "INTEGER",
-        "rejected": "INTEGER",
+        "answers": "INTEGER",  # that were folded in, or buffered
+        "rejected": "INTEGER",  # were not finite
+        "gone": "INTEGER",  # came back without: they were away meanwhile
     },
     "evaluations": {
         "round": "INTEGER",

@@ -29,6 +29,8 @@ class Deadline:
     staleness_b: int = 4
 
     promises = True
+    gives_up = False
+    mend = 'the client would be held busy without end: set late = "cancel"'
 
     @property
     def deadline_ns(self) -> int:

@@ -24,6 +24,8 @@ class FedAsync:
     max_staleness: int | None = None  # what is older is discarded
 
     promises = True
+    gives_up = False
+    mend = "the client would be held busy without end: set schedule.timeout_s"
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what cannot work; returns warnings."""

@@ -26,6 +26,8 @@ class FedBuff:
     max_staleness: int | None = None
 
     promises = True
+    gives_up = False
+    mend = "the client would be held busy without end: set schedule.timeout_s"
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what cannot work; returns warnings."""

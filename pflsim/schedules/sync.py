@@ -17,6 +17,8 @@ class Sync:
     fraction: float | None = None
 
     promises = False
+    gives_up = False
+    mend = 'a round would wait for it without end: use kind = "deadline" with late = "cancel"'
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what has no meaning with that many clients; returns warnings."""

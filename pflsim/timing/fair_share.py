@@ -69,6 +69,18 @@ class Flight(NamedTuple):
         """When the receiver's link may begin to take it in."""
         return self.departure_ns + self.latency_ns
 
+    def share_by(self, time_ns: int) -> float:
+        """Which share of it its sender has put out by `time_ns`."""
+        elapsed = float(time_ns - self.departure_ns)
+        before = (0.0, 0.0)
+        for end, total in self.put_out:
+            if elapsed < end:
+                since, sent = before
+                part = (elapsed - since) / (end - since) if elapsed > since else 0.0
+                return max(0.0, sent + part * (total - sent)) / self.size_bytes
+            before = (end, total)
+        return 1.0
+
     def segment(self, index: int) -> tuple[float, float, float]:
         """(duration in ns, bytes, end in ns since departure) of the `index`-th piece of the curve."""
         begin, before = self.put_out[index - 1] if index else (0.0, 0.0)

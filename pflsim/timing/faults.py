@@ -99,6 +99,14 @@ class Faults:
         return bool(self.faults)
 
     @property
+    def can_lose(self) -> Fault | None:
+        """A fault for which a message may never arrive, if there is one."""
+        for fault in self.faults:
+            if (fault.kind == "lose" and fault.probability) or (fault.kind == "partition" and fault.span.ends is None):
+                return fault
+        return None
+
+    @property
     def has_dates_in_seconds(self) -> bool:
         """Whether some fault begins or ends at a simulated time, so that real time would change the result."""
         return any(not f.span.in_rounds and (f.span.begins > 0 or f.span.ends is not None) for f in self.faults)
@@ -119,6 +127,15 @@ class Faults:
                 if len(sides) == 2 and sides[0] != sides[1]:
                     return True
         return False
+
+    def passes_ns(self, a: str, b: str, at_ns: int, round: int = 0) -> int | None:
+        """`at_ns` if no partition keeps apart `a` and `b` then, else when they can speak again; None if never."""
+        while self.is_cut(a, b, at_ns, round):
+            ends = [f.span.ends for f in self._of_kind["partition"] if f.span.holds(at_ns, round)]
+            if any(f.span.in_rounds for f in self._of_kind["partition"] if f.span.holds(at_ns, round)) or None in ends:
+                return None
+            at_ns = min(end for end in ends if end is not None)
+        return at_ns
 
     def link_factor(self, a: str, b: str, at_ns: int, round: int = 0) -> float:
         """How many times slower than usual a message of `a` to `b` that is sent then is put out; 1 if it is not."""

@@ -71,6 +71,10 @@ class Uplink:
         self._put_out(queues, now)
         return [self._flight(sending) for sending in sendings]
 
+    def hang_up(self) -> None:
+        """Forget what was still to leave."""
+        self._left, self._free = [], {}
+
     def _forget(self, now_ns: int) -> None:
         """Drop what was over by `now_ns`; count from there if that is all, so that the floats stay exact."""
         now = now_ns - self._base_ns

@@ -1,0 +1,132 @@
+"""What leaves an actor: encoded once, stamped by its uplink, delayed and struck as links and faults say.
+
+Messages of one simulated instant leave together and share the uplink. What befalls a message is decided here, at its
+sender, once and for all: it takes its place on the uplink in any case, and may then arrive, arrive twice, or be lost.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgpack
+from torch import Tensor
+
+from pflsim.messages import wire
+from pflsim.messages.wire import Frame, Message
+from pflsim.timing.fair_share import Flight, Transfer
+from pflsim.timing.faults import Faults
+from pflsim.timing.links import Links, wire_bytes
+
+Sizes = tuple[int, int, int]
+
+
+class Departure(NamedTuple):
+    """A message as it leaves."""
+
+    message: Message
+    frames: list[Frame]
+    sizes: Sizes  # what left of it: (payload, header, stamp) bytes
+    copies: int  # how many of it arrive
+    lost: str  # why none does
+    is_whole: bool  # whether all of it has left
+
+
+class Departures:
+    """The outbox of the actor `name`, and its uplink."""
+
+    def __init__(self, name: str, run_id: bytes, links: Links, faults: Faults) -> None:
+        self._name, self._run_id, self._links, self._faults = name, run_id, links, faults
+        self._uplink = links.uplink(name)
+        self._outbox: list[tuple[Message, list[Frame]]] = []
+        self._encoded: dict[tuple[int, ...], tuple[list[list[object]], list[Frame]]] = {}
+        self._first_byte_ns: Counter[str] = Counter()
+
+    def put(self, message: Message) -> None:
+        """Let `message` leave with the others of this instant. Raises TypeError or ValueError if it cannot travel."""
+        descriptions, frames = self._frames_of(message.tensors)
+        header = wire.encode_header(message, self._run_id, descriptions)
+        self._outbox.append((message, [header, b"", *frames]))
+
+    def leave(self, now_ns: int, paused_ns: int, by_ns: int | None = None) -> Iterator[Departure]:
+        """Let go what was put in, at `now_ns`; what has not left whole `by_ns` is lost, as its sender leaves then."""
+        if not self._outbox:
+            return
+        outbox, self._outbox = self._outbox, []
+        self._encoded.clear()
+        data = [(message, frames) for message, frames in outbox if message.channel == "data"]
+        flights = iter(self._uplink.stamp(now_ns, [self._transfer(now_ns, *one) for one in data]) if data else ())
+        for message, frames in outbox:
+            flight = next(flights) if message.channel == "data" else None
+            yield self._departure(message, frames, flight, now_ns, paused_ns, by_ns)
+
+    def hang_up(self) -> None:
+        """Forget what was still to leave: this actor is away."""
+        self._uplink.hang_up()
+
+    def _departure(
+        self,
+        message: Message,
+        frames: list[Frame],
+        flight: Flight | None,
+        now_ns: int,
+        paused_ns: int,
+        by_ns: int | None,
+    ) -> Departure:
+        copies, lost, share = 1, "", 1.0
+        if flight is not None:
+            share = 1.0 if by_ns is None else flight.share_by(by_ns)
+            flight = self._in_order(message, flight, now_ns)
+            copies, lost = self._fate(message, now_ns)
+            if share < 1:
+                copies, lost = 0, f"{self._name} left while it was sending"
+        frames[1] = msgpack.packb((now_ns, paused_ns, flight.as_list() if flight else None))
+        payload, header, stamp = frame_sizes(frames)
+        left = (int(payload * share), int(header * share), stamp)
+        return Departure(message, frames, left, copies, lost, share == 1)
+
+    def _fate(self, message: Message, now_ns: int) -> tuple[int, str]:
+        """How many copies of it arrive, and why none does."""
+        if not self._faults:
+            return 1, ""
+        met = (self._name, message.to, message.sequence, now_ns, message.round - 1)
+        if self._faults.passes_ns(self._name, message.to, now_ns, message.round - 1) is None:
+            return 0, f"a partition keeps {self._name} and {message.to} apart"
+        if self._faults.loses(*met):
+            return 0, "lost on the way"
+        return (2, "") if self._faults.duplicates(*met) else (1, "")
+
+    def _transfer(self, now_ns: int, message: Message, frames: Sequence[Frame]) -> Transfer:
+        size_bytes = wire_bytes([len(frames[0]), *map(len, frames[2:])])
+        transfer = self._links.transfer(self._name, message.to, size_bytes, message.sequence)
+        if not self._faults:
+            return transfer
+        slower = self._faults.link_factor(self._name, message.to, now_ns, message.round - 1)
+        if slower == 1:
+            return transfer
+        return transfer._replace(downlink=min(transfer.downlink, self._uplink.rate) / slower)
+
+    def _in_order(self, message: Message, flight: Flight, now_ns: int) -> Flight:
+        """One connection keeps its messages in order, and waits while a partition keeps its ends apart."""
+        first_byte_ns = flight.first_byte_ns
+        if self._faults:
+            when = (now_ns, message.round - 1)
+            first_byte_ns += (self._faults.passes_ns(self._name, message.to, *when) or now_ns) - now_ns
+            held_back_ns = self._faults.held_back_ns(self._name, message.to, message.sequence, *when)
+            if held_back_ns:  # what comes after it may overtake it
+                return flight._replace(latency_ns=first_byte_ns + held_back_ns - flight.departure_ns)
+        first_byte_ns = max(first_byte_ns, self._first_byte_ns[message.to])
+        self._first_byte_ns[message.to] = first_byte_ns
+        return flight._replace(latency_ns=first_byte_ns - flight.departure_ns)
+
+    def _frames_of(self, tensors: Mapping[str, Tensor]) -> tuple[list[list[object]], list[Frame]]:
+        """Encode what is sent to many receivers at one instant only once; the same tensors are the same frames."""
+        key = tuple(map(id, tensors.values()))
+        encoded = self._encoded.get(key)
+        if encoded is None or [d[0] for d in encoded[0]] != list(tensors):
+            encoded = self._encoded[key] = wire.tensor_frames(tensors)
+        return encoded
+
+
+def frame_sizes(frames: Sequence[Frame]) -> Sizes:
+    """The bytes of a message's frames as they cross the socket: (payload, header, stamp)."""
+    return sum(memoryview(frame).nbytes for frame in frames[2:]), len(frames[0]), len(frames[1])

@@ -1,0 +1,164 @@
+"""The chaos test: whatever real order messages arrive in, a run gives the bits that the sequential driver gives."""
+
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from greenlet import greenlet
+
+from nodes.programs import program_of
+from nodes.sequential import FactList, run_sequentially
+from pflsim.messages.port import Port, frame_sizes
+from pflsim.messages.wire import Frame, decode
+from pflsim.spec import validate
+from pflsim.study import Study
+from pflsim.timing.clock import VirtualClock
+from tests.launching import description
+
+RUN = b"8 bytes."
+ORDERS = int(os.environ.get("PFLSIM_ORDERS", "3"))
+Program = Callable[[Port], None]
+
+
+class Shuffled:
+    """A carrier like the real one, whose frames take any time: only those of one pair keep their order."""
+
+    def __init__(self, seed: int) -> None:
+        self._random, self._hub = random.Random(seed), greenlet.getcurrent()
+        self._ports: dict[str, Port] = {}
+        self._actors: dict[str, greenlet] = {}
+        self._wire: dict[tuple[str, str], deque[list[bytes]]] = {}
+        self._waiting: set[str] = set()
+
+    def add(self, port: Port, program: Program) -> None:
+        self._ports[port.name] = port
+        self._actors[port.name] = greenlet(lambda: program(port), parent=self._hub)
+
+    def post(self, to: str, frames: Sequence[Frame]) -> None:
+        copies = [bytes(frame) for frame in frames]
+        sender = decode(copies, RUN)[0].sender
+        self._wire.setdefault((sender, to), deque()).append(copies)
+
+    def wait_for_mail(self, port: Port) -> None:
+        while not port.may_go_on():
+            self._waiting.add(port.name)
+            self._hub.switch()
+
+    def wait_until(self, port: Port, until_ns: int) -> None:
+        pass
+
+    def run(self) -> None:
+        """Deliver in any order, and give anybody a turn who may go on."""
+        for actor in self._random.sample(list(self._actors.values()), len(self._actors)):
+            actor.switch()
+        while self._waiting:
+            pairs = [pair for pair, frames in self._wire.items() if frames]
+            ready = [name for name in sorted(self._waiting) if self._ports[name].may_go_on()]
+            choice = self._random.choice([*pairs, *ready])
+            if isinstance(choice, str):
+                self._waiting.discard(choice)
+                self._actors[choice].switch()
+            else:
+                message, stamp = decode(frames := self._wire[choice].popleft(), RUN)
+                self._ports[choice[1]].deliver(message, stamp, frame_sizes(frames))
+
+
+ENGINES: dict[str, dict[str, Any]] = {
+    "sync": {"kind": "sync", "sampling": "uniform", "cohort": 3},
+    "drop": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "over": 1.6},
+    "carry": {"kind": "deadline", "deadline_s": 0.02, "cohort": 4, "minimum": 2, "late": "carry"},
+    "fedasync": {"kind": "fedasync", "concurrency": 3},
+    "stale": {"kind": "fedasync", "concurrency": 5, "max_staleness": 2, "staleness": "hinge", "staleness_b": 1},
+    "fedbuff": {"kind": "fedbuff", "concurrency": 4, "buffer": 3},
+}
+
+
+LINKS: dict[str, Any] = {
+    "ideal": "ideal",
+    "wifi": "wifi",
+    "4g": "4g",
+    "lossy": {
+        "client": {"uplink_mbps": {"kind": "lognormal", "mbps": 2.0, "spread": 1.0}, "downlink_mbps": 5.0},
+        "server": {"uplink_mbps": 10.0, "downlink_mbps": 10.0},
+        "latency_ms": 5.0,
+        "jitter_ms": 5.0,
+        "loss": 0.2,
+        "retransmit_ms": 30.0,
+    },
+}
+
+AVAILABILITY: dict[str, Any] = {
+    "always": "always",
+    "markov": {"kind": "markov", "on_s": 0.05, "off_s": 0.02},
+    "bernoulli": {"kind": "bernoulli", "probability": 0.7, "period_s": 0.03},
+    "diurnal": {"kind": "diurnal", "duty": 0.6, "period_s": 0.1},
+}
+
+FAULTS: dict[str, list[dict[str, Any]]] = {
+    "nothing": [],
+    "crash": [{"kind": "crash", "clients": ["c001", 3], "at_s": 0.02, "until_s": 0.06, "keeps_state": False}],
+    "crash in rounds": [{"kind": "crash", "clients": [1], "at_round": 1, "until_round": 3, "keeps_state": True}],
+    "partition": [{"kind": "partition", "groups": [["others"], ["c000", 2]], "at_s": 0.01, "until_s": 0.05}],
+    "slow link": [{"kind": "slow-link", "factor": 10.0, "clients": [4], "at_s": 0.01}],
+    "duplicate": [{"kind": "duplicate", "probability": 0.5}],
+    "reorder": [{"kind": "reorder", "probability": 0.5, "delay_s": 0.02}],
+}
+
+
+def tables_of(engine: str, **settings: Any) -> dict[str, Any]:
+    """Five clients that take a while, each visit another one."""
+    slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "run__rounds": 5, "run__eval_every": 2}
+    return description(run__clients=5, schedule=ENGINES[engine], **slow, **settings)
+
+
+def shuffled(tables: dict[str, Any], seed: int, *, promises: bool = True) -> dict[str, Any]:
+    """What a run tells at its end whose messages arrive in an order that `seed` decides."""
+    study, told, carrier = Study(validate(tables), RUN), FactList(), Shuffled(seed)
+    for name in ("server", *study.names):
+        port = Port(name, RUN, VirtualClock(), study.links, carrier, told, study.faults)
+        port.promises = promises and study.promises
+        carrier.add(port, program_of(study, name))
+    carrier.run()
+    return told.finished()
+
+
+def assert_same(found: dict[str, Any], tables: dict[str, Any]) -> None:
+    expected = run_sequentially(Study(validate(tables), RUN)).finished()
+    for said in ("digest", "trace_digest", "simulated_s", "rounds"):
+        assert found[said] == expected[said]
+
+
+@pytest.mark.parametrize("promises", [True, False])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("links", LINKS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_is_the_same_in_whatever_order_its_messages_really_arrive(
+    seed: int, links: str, engine: str, promises: bool
+) -> None:
+    tables = tables_of(engine, links=LINKS[links])
+    assert_same(shuffled(tables, seed, promises=promises), tables)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("availability", AVAILABILITY)
+def test_so_it_is_whoever_leaves_and_whatever_goes_wrong(availability: str, fault: str, engine: str) -> None:
+    tables = tables_of(engine, links="4g", availability=AVAILABILITY[availability], fault=FAULTS[fault])
+    assert_same(shuffled(tables, 1), tables)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_so_it_is_in_more_orders_and_on_lossy_links(engine: str) -> None:
+    """`PFLSIM_ORDERS` says in how many."""
+    for fault in FAULTS.values():
+        for availability in AVAILABILITY.values():
+            tables = tables_of(engine, links=LINKS["lossy"], availability=availability, fault=fault)
+            expected = run_sequentially(Study(validate(tables), RUN)).finished()
+            for seed in range(ORDERS):
+                found = shuffled(tables, seed)
+                assert (found["digest"], found["trace_digest"]) == (expected["digest"], expected["trace_digest"])
