@@ -1,6 +1,6 @@
 """Without rounds: so many clients are at work at any time, and what arrives is folded in as it comes."""
 
-from nodes.dispatch import ServerState, Tally, close_round, hand_out, reachable, take_in, tell
+from nodes.dispatch import ServerState, Tally, cancel, close_round, hand_out, reachable, take_in, tell
 from nodes.rounds import await_somebody
 from pflsim.federation import Answer, Round
 from pflsim.messages.port import Port
@@ -19,6 +19,7 @@ def arrivals(port: Port, study: Study, state: ServerState, began_s: float) -> No
     while len(tally.answers) < schedule.arrivals_per_round(len(study.names)):
         _keep_at_work(port, study, state, this, tally)
         message = _next(port, study, state)
+        _give_up(port, study, state)
         answer = None if message is None else take_in(port, study, state, message, tally)
         if answer is None:
             continue
@@ -33,15 +34,27 @@ def arrivals(port: Port, study: Study, state: ServerState, began_s: float) -> No
 
 
 def _next(port: Port, study: Study, state: ServerState) -> Message | None:
-    """The next answer; None when a client has returned meanwhile that can be given work."""
+    """The next answer; None when before it a client returns that can be given work, or work takes too long."""
     schedule = study.schedule
     assert isinstance(schedule, FedAsync | FedBuff)
-    if len(state.outstanding) >= schedule.concurrency or study.presence.is_certain:
-        return port.recv("data")
-    now = Moment(port.now_ns, state.round)
-    idle = [name for client, name in enumerate(study.names) if client not in state.outstanding]
-    returns = [moment_ns for name in idle if (moment_ns := study.presence.askable_ns(name, now)) is not None]
-    return port.recv_within(min(returns) - port.now_ns, "data") if returns else port.recv("data")
+    moments = []
+    if schedule.timeout_ns is not None:
+        moments = [work.given_ns + schedule.timeout_ns for work in state.outstanding.values()]
+    if len(state.outstanding) < schedule.concurrency and not study.presence.is_certain:
+        now = Moment(port.now_ns, state.round)
+        idle = [name for client, name in enumerate(study.names) if client not in state.outstanding]
+        moments += [moment_ns for name in idle if (moment_ns := study.presence.askable_ns(name, now)) is not None]
+    return port.recv_within(min(moments) - port.now_ns, "data") if moments else port.recv("data")
+
+
+def _give_up(port: Port, study: Study, state: ServerState) -> None:
+    """Cancel work that has taken too long."""
+    schedule = study.schedule
+    assert isinstance(schedule, FedAsync | FedBuff)
+    if schedule.timeout_ns is not None:
+        for client, work in sorted(state.outstanding.items()):
+            if work.given_ns + schedule.timeout_ns <= port.now_ns:
+                cancel(port, study, state, client)
 
 
 def _keep_at_work(port: Port, study: Study, state: ServerState, this: Round, tally: Tally) -> None:

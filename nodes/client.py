@@ -1,6 +1,7 @@
 """The program of a client: it works when it is asked, is evaluated when it is asked, and keeps what is private."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from pflsim.federation import Tensors
 from pflsim.learning.task import Task
 from pflsim.learning.vector import unchanged
 from pflsim.messages.port import Port
-from pflsim.messages.wire import EVAL, EVAL_RESULT, GONE, JOIN, RESULT, STATE, STOP, WORK, Message
+from pflsim.messages.wire import CANCEL, EVAL, EVAL_RESULT, GONE, JOIN, RESULT, STATE, STOP, WORK, Message
 from pflsim.study import Study
 from pflsim.timing.presence import NEVER_SEEN, Moment
 
@@ -21,22 +22,30 @@ class ClientState:
 
     you: Tensors
     visits: int = 0
-    before: Tensors | None = None
-    """The private state before the last piece of work."""
+    before: tuple[Tensors, int] | None = None
+    """The private state before the last piece of work, and the visits that had made it."""
     completed_ns: int = 0
     """When that work was done: until then everybody else sees the state before it."""
     seen: Moment = NEVER_SEEN
     """When it last began to work."""
+    work_id: int = 0
+    """The last work that it was given."""
+    cancelled: dict[int, int] = field(default_factory=dict)
+    """Work that was cancelled and has not been undone yet, and when it heard of that."""
 
     def as_of(self, now_ns: int) -> tuple[Tensors, int]:
         """The private state at a simulated time, and the number of visits that made it."""
         if self.before is not None and now_ns < self.completed_ns:
-            return self.before, self.visits - 1
+            return self.before
         return self.you, self.visits
 
 
 class _Stopped(Exception):
     """The server has said stop."""
+
+
+class _Cancelled(Exception):
+    """The work in progress is cancelled."""
 
 
 def client(port: Port, study: Study, number: int) -> None:
@@ -49,28 +58,50 @@ def client(port: Port, study: Study, number: int) -> None:
             port.safe_point(state)
             message = port.recv()
             if message.kind == WORK:
-                _work(port, study, number, state, message)
+                _take_work(port, study, number, state, message)
             else:
-                _reply(port, study, number, state, message)
+                with suppress(_Cancelled):
+                    _reply(port, study, number, state, message)
     except _Stopped:
         port.finish()
 
 
+def _take_work(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
+    """Work, unless it is cancelled: before it came, while it is done, or (as others see it) after it was done."""
+    state.work_id = message.work_id
+    if message.facts.get("rejected") and state.before is not None:
+        state.you, _ = state.before  # what the server did not take was never done
+    state.before = state.you, state.visits
+    try:
+        _work(port, study, number, state, message)
+    except _Cancelled:
+        port.answers_never(message)
+    if message.work_id in state.cancelled:
+        _undo(port, state)
+
+
+def _undo(port: Port, state: ClientState) -> None:
+    """The last work was never done: its answer is void, or is not taken by the server any more."""
+    port.post()
+    heard_ns = state.cancelled.pop(state.work_id)
+    if state.before is not None:
+        state.you, state.visits = state.before
+    if port.now_ns >= heard_ns:
+        port.undo(state.work_id, heard_ns)
+
+
 def _work(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
     """Do the work and send its result; whoever is away meanwhile loses it, and says so when it is back."""
-    if message.facts.get("rejected") and state.before is not None:
-        state.you = state.before  # what the server did not take was never done
     if not _await_return(port, study, message):
         return
     now = Moment(port.now_ns, message.round - 1)
     if study.presence.has_forgotten(port.name, state.seen, now):
         state.you = _initial(study, number)
-    state.before, state.seen = state.you, now
-    task = study.task(number, state.visits, message.round - 1)
-    declared = study.method.client_work(task, message.tensors) + study.reporting_work(task)
-    work_ns, leaves_ns = study.work_ns(port.name, declared, state.visits), study.presence.leaves_ns(port.name, now.ns)
-    if leaves_ns is not None and leaves_ns < now.ns + work_ns:
-        with port.busy(leaves_ns - now.ns, "lost work"):
+    state.before, state.seen = (state.you, state.visits), now
+    task, declared, work_ns = study.piece_of_work(number, state.visits, message, now.ns)
+    leaves_ns = study.presence.leaves_ns(port.name, now.ns)
+    if (task.steps == 0 and task.n_samples) or (leaves_ns is not None and leaves_ns < now.ns + work_ns):
+        with port.busy(min(work_ns, leaves_ns - now.ns) if leaves_ns is not None else work_ns, "lost work"):
             pass
         _return(port, study, message)
         return
@@ -90,7 +121,7 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
         samples=task.n_samples,
     )
     if not port.post(leaves_ns):
-        state.you = state.before
+        state.you, _ = state.before
         with port.busy(leaves_ns - port.now_ns if leaves_ns else 0, "lost send"):
             pass
         _return(port, study, message)
@@ -129,6 +160,11 @@ def _reply(port: Port, study: Study, number: int, state: ClientState, message: M
     """Answer what takes no simulated time."""
     if message.kind == EVAL:
         _evaluate(port, study, number, state, message)
+    elif message.kind == CANCEL:
+        state.cancelled[message.work_id] = port.heard_ns(message)
+        if state.work_id == message.work_id:
+            _undo(port, state)
+            raise _Cancelled
     elif message.kind == STOP:
         you, _ = state.as_of(port.asked_ns)
         port.send("server", STATE, facts={"digest": digest_of(you), "trace": port.trace_as_of(port.asked_ns)})

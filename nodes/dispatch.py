@@ -19,6 +19,7 @@ class Outstanding:
     round: int
     version: int
     down: Tensors
+    given_ns: int
 
 
 @dataclass
@@ -58,16 +59,19 @@ def reachable(port: Port, study: Study, state: ServerState) -> list[int]:
     ]
 
 
-def hand_out(port: Port, study: Study, state: ServerState, client: int, this: Round) -> None:
-    """Give `client` work of this round; it is busy until it answers."""
+def hand_out(
+    port: Port, study: Study, state: ServerState, client: int, this: Round, until_ns: int | None = None
+) -> None:
+    """Give `client` work of this round, which it shall end by `until_ns`; it is busy until it answers."""
     state.work_id += 1
     down = study.method.server_down(state.all, client, this)
-    state.outstanding[client] = Outstanding(state.work_id, this.number, state.version, down)
+    state.outstanding[client] = Outstanding(state.work_id, this.number, state.version, down, port.now_ns)
+    facts = {"rejected": True} if client in state.rejected else {}
     port.send(
         study.names[client],
         WORK,
         down,
-        {"rejected": True} if client in state.rejected else None,
+        facts if until_ns is None else facts | {"until_ns": until_ns},
         round=this.number + 1,
         version=state.version,
         work_id=state.work_id,
@@ -78,7 +82,11 @@ def hand_out(port: Port, study: Study, state: ServerState, client: int, this: Ro
 def take_in(port: Port, study: Study, state: ServerState, message: Message, tally: Tally) -> Answer | None:
     """What a client answered; None if it was away and its work is lost, or if its upload is not finite."""
     client = study.number_of[message.sender]
-    work = state.outstanding.pop(client)
+    work = state.outstanding.get(client)
+    if work is None or work.work_id != message.work_id:
+        tell(port, message.sender, "late", f"an answer of round {message.round} came after its work was cancelled")
+        return None
+    del state.outstanding[client]
     if message.kind == GONE:
         tally.gone += 1
         tell(port, message.sender, "gone", f"round {message.round}: {message.sender} was away, and its work is lost")
@@ -91,6 +99,13 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
     if "loss" in message.facts:
         state.losses[client] = message.facts["loss"]
     return Answer(client, message.tensors, work.down, state.version - work.version, message.samples)
+
+
+def cancel(port: Port, study: Study, state: ServerState, client: int) -> None:
+    """Wait no longer for the work of `client`, and let it stop."""
+    work = state.outstanding.pop(client)
+    port.cancel(study.names[client], work.work_id)
+    tell(port, study.names[client], "cancelled", f"its work of round {work.round + 1} is cancelled")
 
 
 def tell(port: Port, actor: str, what: str, detail: str) -> None:

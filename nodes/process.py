@@ -70,6 +70,6 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
     for name in assignment.actors:
         port = Port(name, study.run_id, new_clock(), study.links, mailroom, facts, study.faults)
-        port.promises = study.promises
+        port.promises, port.cancels = study.promises, study.cancels
         mailroom.add(port, program_of(study, name))
     mailroom.run()

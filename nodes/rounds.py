@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nodes.dispatch import ServerState, Tally, close_round, fold, hand_out, reachable, take_in, tell
+from nodes.dispatch import ServerState, Tally, cancel, close_round, fold, hand_out, reachable, take_in, tell
 from pflsim.errors import RunFailed
 from pflsim.federation import Round
 from pflsim.messages.port import Port
@@ -13,7 +13,7 @@ from pflsim.timing.presence import Moment
 
 def synchronous_round(port: Port, study: Study, state: ServerState, began_s: float) -> None:
     """Everybody in the cohort works, and the round ends when all have answered."""
-    this, tally = _begin(port, study, state)
+    this, tally, _ = _begin(port, study, state)
     for _ in tally.given:
         answer = take_in(port, study, state, port.recv("data"), tally)
         if answer is not None:
@@ -26,9 +26,11 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
     """More than are needed work; the round ends when enough have answered, or at the deadline with what there is."""
     schedule = study.schedule
     assert isinstance(schedule, Deadline)
-    this, tally = _begin(port, study, state)
+    if schedule.late == "partial":  # everybody stops at the deadline, so nobody is late
+        synchronous_round(port, study, state, began_s)
+        return
+    this, tally, closes_ns = _begin(port, study, state)
     fresh, extended = 0, False
-    closes_ns = tally.began_ns + schedule.deadline_ns
     while fresh < schedule.wanted(len(study.names)) and (state.outstanding or not schedule.is_enough(fresh)):
         message = port.recv_within(max(0, closes_ns - port.now_ns), "data")
         if message is None:
@@ -46,21 +48,25 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
             tally.answers.append(replace(answer, weight=schedule.weight(answer.age)))
         else:
             tell(port, message.sender, "late", f"an answer of round {message.round} came in round {this.number + 1}")
+    if schedule.late == "cancel":
+        for client in sorted(state.outstanding):
+            cancel(port, study, state, client)
     if fresh and not schedule.is_enough(fresh):
         tell(port, port.name, "few", f"round {this.number + 1} closed with {fresh} answers")
     fold(port, study, state, this, tally.answers)
     close_round(port, study, state, this, tally, began_s)
 
 
-def _begin(port: Port, study: Study, state: ServerState) -> tuple[Round, Tally]:
-    """Draw the cohort among those who can be asked, and hand out its work."""
+def _begin(port: Port, study: Study, state: ServerState) -> tuple[Round, Tally, int]:
+    """Draw the cohort among those who can be asked, and hand out its work; and when the round closes at the latest."""
     candidates = await_somebody(port, study, state)
     this, tally = study.round(state.round, candidates=candidates, losses=state.losses), Tally(port.now_ns)
-    for client in study.participants(state.all, this):
-        if client in candidates:
-            hand_out(port, study, state, client, this)
-            tally.given.append(client)
-    return this, tally
+    tally.given = [client for client in study.participants(state.all, this) if client in candidates]
+    closes_ns = port.now_ns + study.deadline_ns(tally.given)
+    partial = getattr(study.schedule, "late", None) == "partial"
+    for client in tally.given:
+        hand_out(port, study, state, client, this, closes_ns if partial else None)
+    return this, tally, closes_ns
 
 
 def await_somebody(port: Port, study: Study, state: ServerState) -> list[int]:

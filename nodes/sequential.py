@@ -93,6 +93,7 @@ def run_sequentially(study: Study) -> FactList:
     told, carrier = FactList(), Sequential(study.run_id)
     for name in ("server", *study.names):
         port = Port(name, study.run_id, VirtualClock(), study.links, carrier, told, study.faults)
+        port.cancels = study.cancels
         carrier.add(port, program_of(study, name))
     carrier.run()
     return told

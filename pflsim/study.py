@@ -5,6 +5,7 @@ A host builds it once; every process that it forks finds it in memory. Nothing h
 
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -21,6 +22,7 @@ from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.model import load as load_model
 from pflsim.learning.task import Split, Task, Work
 from pflsim.learning.vector import Network, unchanged
+from pflsim.messages.wire import Message
 from pflsim.method import REQUIRED
 from pflsim.record.database import packed
 from pflsim.rng import stream
@@ -128,6 +130,38 @@ class Study:
         """
         cohort = self.cohorts.drawn(number, candidates, losses)
         return Round(number, cohort, self.federation, self.training.step_size_at(number))
+
+    def piece_of_work(self, client: int, visit: int, message: Message, now_ns: int) -> tuple[Task, Work, int]:
+        """What `message` gives `client` to do at `now_ns`: its task, the work in it, and how long that takes.
+
+        Work that shall end by some time is cut to the steps that are done by then, maybe none.
+        """
+        task = self.task(client, visit, message.round - 1)
+        declared, work_ns = self._declared(task, message.tensors)
+        until_ns = message.facts.get("until_ns")
+        if until_ns is None or now_ns + work_ns <= until_ns:
+            return task, declared, work_ns
+        done, tried = 0, task.steps
+        while tried - done > 1:  # `done` steps are done by then, `tried` are not
+            middle = (done + tried) // 2
+            _, middle_ns = self._declared(replace(task, limit=middle), message.tensors)
+            done, tried = (middle, tried) if now_ns + middle_ns <= until_ns else (done, middle)
+        task = replace(task, limit=done)
+        return task, *(self._declared(task, message.tensors) if done else (Work(), max(0, until_ns - now_ns)))
+
+    def _declared(self, task: Task, down: Tensors) -> tuple[Work, int]:
+        """The work that the method does in a visit, and its simulated nanoseconds."""
+        work = self.method.client_work(task, down) + self.reporting_work(task)
+        return work, self.work_ns(self.names[task.client], work, task.visit)
+
+    def deadline_ns(self, asked: Sequence[int]) -> int:
+        """How long a round lasts at most in which these clients are asked, where the schedule has a deadline."""
+        return int(getattr(self.schedule, "deadline_ns", 0))
+
+    @property
+    def cancels(self) -> bool:
+        """Whether a client's work may be cancelled."""
+        return self.schedule.gives_up
 
     def reporting_work(self, task: Task) -> Work:
         """What `reported` costs a client: a forward pass over its training samples, if anything is reported."""

@@ -70,8 +70,11 @@ ENGINES: dict[str, dict[str, Any]] = {
     "sync": {"kind": "sync", "sampling": "uniform", "cohort": 3},
     "drop": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "over": 1.6},
     "carry": {"kind": "deadline", "deadline_s": 0.02, "cohort": 4, "minimum": 2, "late": "carry"},
+    "cancel": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "over": 1.6, "late": "cancel"},
+    "partial": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "late": "partial"},
     "fedasync": {"kind": "fedasync", "concurrency": 3},
     "stale": {"kind": "fedasync", "concurrency": 5, "max_staleness": 2, "staleness": "hinge", "staleness_b": 1},
+    "timeout": {"kind": "fedasync", "concurrency": 4, "timeout_s": 0.2},
     "fedbuff": {"kind": "fedbuff", "concurrency": 4, "buffer": 3},
 }
 
@@ -108,6 +111,12 @@ FAULTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+LOSING: dict[str, list[dict[str, Any]]] = {
+    "lose": [{"kind": "lose", "probability": 0.2}],
+    "cut for ever": [{"kind": "partition", "groups": [["others"], ["c000"]], "at_s": 0.03}],
+}
+
+
 def tables_of(engine: str, **settings: Any) -> dict[str, Any]:
     """Five clients that take a while, each visit another one."""
     slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "run__rounds": 5, "run__eval_every": 2}
@@ -119,7 +128,7 @@ def shuffled(tables: dict[str, Any], seed: int, *, promises: bool = True) -> dic
     study, told, carrier = Study(validate(tables), RUN), FactList(), Shuffled(seed)
     for name in ("server", *study.names):
         port = Port(name, RUN, VirtualClock(), study.links, carrier, told, study.faults)
-        port.promises = promises and study.promises
+        port.promises, port.cancels = promises and study.promises, study.cancels
         carrier.add(port, program_of(study, name))
     carrier.run()
     return told.finished()
@@ -148,6 +157,15 @@ def test_a_run_is_the_same_in_whatever_order_its_messages_really_arrive(
 def test_so_it_is_whoever_leaves_and_whatever_goes_wrong(availability: str, fault: str, engine: str) -> None:
     tables = tables_of(engine, links="4g", availability=AVAILABILITY[availability], fault=FAULTS[fault])
     assert_same(shuffled(tables, 1), tables)
+
+
+@pytest.mark.parametrize("engine", ["cancel", "timeout"])
+@pytest.mark.parametrize("fault", LOSING)
+@pytest.mark.parametrize("links", LINKS)
+@pytest.mark.parametrize("seed", range(3))
+def test_so_it_is_when_messages_never_arrive(seed: int, links: str, fault: str, engine: str) -> None:
+    tables = tables_of(engine, links=LINKS[links], fault=LOSING[fault])
+    assert_same(shuffled(tables, seed), tables)
 
 
 @pytest.mark.slow

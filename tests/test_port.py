@@ -90,7 +90,7 @@ def test_messages_are_handed_out_by_arrival_then_sender_then_sequence() -> None:
     play({"server": asking(["c002", "c001", "c000", "c001"], got=got)} | programs)
     assert got == [
         (1 + 5 + 1, "c001", 2),  # each message takes one nanosecond
-        (1 + 5 + 1, "c001", 4),  # sent in the same nanosecond, after the first
+        (1 + 5 + 1 + 1, "c001", 4),  # sent in the same nanosecond, and so after the first on the same connection
         (1 + 10 + 1, "c000", 3),
         (1 + 10 + 1, "c002", 1),
     ]

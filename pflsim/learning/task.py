@@ -88,6 +88,7 @@ class Task:
     client: int
     visit: int
     round: int
+    limit: int | None = None  # the most steps that the time allows
     spent: Work = field(default_factory=Work)  # what was really done so far; evaluation does not count
 
     @property
@@ -103,7 +104,8 @@ class Task:
     @property
     def steps(self) -> int:
         """The number R of mini-batch steps of this visit; 0 for a client without training samples."""
-        return self.training.steps(self.n_samples)
+        steps = self.training.steps(self.n_samples)
+        return steps if self.limit is None else min(steps, self.limit)
 
     def rng(self, purpose: str) -> np.random.Generator:
         """A generator of this visit for one purpose; the same again however often it is asked for."""

@@ -4,6 +4,7 @@ Messages of one simulated instant leave together and share the uplink. What befa
 sender, once and for all: it takes its place on the uplink in any case, and may then arrive, arrive twice, or be lost.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -39,7 +40,8 @@ class Departures:
         self._uplink = links.uplink(name)
         self._outbox: list[tuple[Message, list[Frame]]] = []
         self._encoded: dict[tuple[int, ...], tuple[list[list[object]], list[Frame]]] = {}
-        self._first_byte_ns: Counter[str] = Counter()
+        self._last_byte_ns: Counter[str] = Counter()
+        self.mark()
 
     def put(self, message: Message) -> None:
         """Let `message` leave with the others of this instant. Raises TypeError or ValueError if it cannot travel."""
@@ -58,6 +60,16 @@ class Departures:
         for message, frames in outbox:
             flight = next(flights) if message.channel == "data" else None
             yield self._departure(message, frames, flight, now_ns, paused_ns, by_ns)
+
+    def mark(self) -> None:
+        """Remember what is under way, so that what leaves from now on can be undone."""
+        self._marked = self._uplink.under_way(), self._last_byte_ns.copy()
+
+    def undo(self) -> None:
+        """What has left since the mark has not."""
+        under_way, self._last_byte_ns = self._marked
+        self._uplink.resume(under_way)
+        self._marked = under_way, self._last_byte_ns.copy()
 
     def hang_up(self) -> None:
         """Forget what was still to leave: this actor is away."""
@@ -106,16 +118,15 @@ class Departures:
         return transfer._replace(downlink=min(transfer.downlink, self._uplink.rate) / slower)
 
     def _in_order(self, message: Message, flight: Flight, now_ns: int) -> Flight:
-        """One connection keeps its messages in order, and waits while a partition keeps its ends apart."""
+        """One connection keeps its messages in order, whatever holds one back, and waits while its ends are apart."""
         first_byte_ns = flight.first_byte_ns
         if self._faults:
-            when = (now_ns, message.round - 1)
-            first_byte_ns += (self._faults.passes_ns(self._name, message.to, *when) or now_ns) - now_ns
-            held_back_ns = self._faults.held_back_ns(self._name, message.to, message.sequence, *when)
-            if held_back_ns:  # what comes after it may overtake it
-                return flight._replace(latency_ns=first_byte_ns + held_back_ns - flight.departure_ns)
-        first_byte_ns = max(first_byte_ns, self._first_byte_ns[message.to])
-        self._first_byte_ns[message.to] = first_byte_ns
+            met = (self._name, message.to)
+            passes_ns = self._faults.passes_ns(*met, now_ns, message.round - 1) or now_ns
+            held_back_ns = self._faults.held_back_ns(*met, message.sequence, now_ns, message.round - 1)
+            first_byte_ns += passes_ns - now_ns + held_back_ns
+        first_byte_ns = max(first_byte_ns, self._last_byte_ns[message.to])
+        self._last_byte_ns[message.to] = first_byte_ns + max(1, math.ceil(flight.put_out[-1][0]))
         return flight._replace(latency_ns=first_byte_ns - flight.departure_ns)
 
     def _frames_of(self, tensors: Mapping[str, Tensor]) -> tuple[list[list[object]], list[Frame]]:

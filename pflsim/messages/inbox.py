@@ -9,6 +9,7 @@ later what the sender itself has promised. What falls due by then can be handed 
 import heapq
 import math
 from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
 
 from pflsim.messages import wire
 from pflsim.messages.wire import Message
@@ -24,16 +25,29 @@ Arrival = tuple[int, Message, Sizes]
 _SHOWN = 8
 
 
+@dataclass
+class _Owed:
+    """An answer that has not come in; nothing of it can leave its sender, or fall due here, before these times."""
+
+    kind: str
+    work_id: int
+    due_ns: float
+    leaves_ns: float = -math.inf
+
+
 class Inbox:
     """The inbox of one actor; a channel of None stands for all of them."""
 
     def __init__(self, downlink: Downlink) -> None:
         self._downlink = downlink
         self._asides: dict[str, list[tuple[int, str, int]]] = {channel: [] for channel in ASIDE}
-        self._mail: dict[tuple[str, str, int], tuple[Message, Sizes]] = {}
-        self._owed: dict[tuple[str, str], deque[tuple[str, int]]] = defaultdict(deque)
+        self._mail: dict[tuple[str, str, int], tuple[Message, Sizes, int]] = {}
+        """By channel, sender and sequence: a message, its sizes, and when it left."""
+        self._owed: dict[tuple[str, str], deque[_Owed]] = defaultdict(deque)
         self._in_hand: Counter[tuple[str, str]] = Counter()
         self._silent: dict[str, dict[str, float]] = {channel: {} for channel in CHANNELS}
+        self._cancelled: dict[tuple[str, int], float] = {}
+        """Work whose answer is void unless it had left before that time."""
 
     @property
     def taken_ns(self) -> int:
@@ -43,31 +57,61 @@ class Inbox:
     def expect(self, sender: str, kind: str, work_id: int, not_before_ns: float) -> None:
         """`sender` owes an answer of `kind`, which cannot fall due before or at `not_before_ns`."""
         channel = wire.CHANNEL[kind]
-        self._owed[channel, sender].append((kind, work_id))
-        if not self._in_hand[channel, sender]:
-            self._silent[channel].setdefault(sender, not_before_ns)
+        self._owed[channel, sender].append(_Owed(kind, work_id, not_before_ns))
+        self._hush(channel, sender)
 
     def forgive(self, sender: str, kind: str, work_id: int) -> bool:
-        """`sender` no longer owes this answer; False if it did not."""
+        """`sender` no longer owes this answer; False if it never did."""
         channel = wire.CHANNEL[kind]
         owed = self._owed[channel, sender]
-        if (kind, work_id) not in owed:
-            return False
-        owed.remove((kind, work_id))
-        if not owed:
-            self._silent[channel].pop(sender, None)
-        return True
+        found = [one for one in owed if (one.kind, one.work_id) == (kind, work_id)]
+        for one in found:
+            owed.remove(one)
+        self._hush(channel, sender)
+        return bool(found) or (sender, work_id) in self._cancelled
 
-    def promise(self, sender: str, not_before_ns: int) -> None:
-        """`sender` has said that its next message of the method cannot fall due before or at `not_before_ns`."""
-        silent = self._silent["data"]
-        if sender in silent:
-            silent[sender] = max(silent[sender], not_before_ns)
+    def promise(self, sender: str, work_id: int, leaves_ns: int, latency_ns: int) -> None:
+        """`sender` has said that its answer to this work will not leave before or at `leaves_ns`."""
+        for one in self._owed["data", sender]:
+            if one.work_id == work_id:
+                one.leaves_ns, one.due_ns = leaves_ns, max(one.due_ns, leaves_ns + latency_ns)
+                if leaves_ns >= self._cancelled.get((sender, work_id), math.inf):
+                    self._owed["data", sender].remove(one)
+                break
+        self._hush("data", sender)
+
+    def cancel(self, sender: str, work_id: int, from_ns: float) -> tuple[Message, Sizes] | None:
+        """The answer to this work is void unless it leaves before `from_ns`; gives back one that was in hand."""
+        self._cancelled[sender, work_id] = from_ns
+        for one in self._owed["data", sender]:
+            if one.work_id == work_id and one.leaves_ns >= from_ns:
+                self._owed["data", sender].remove(one)
+                break
+        void = [
+            key
+            for key, (message, _, leaves_ns) in self._mail.items()
+            if key[:2] == ("data", sender) and message.work_id == work_id and leaves_ns >= from_ns
+        ]
+        found = None
+        for key in void:
+            self._downlink.remove((sender, key[2]))
+            found = self._mail.pop(key)[:2]
+            self._in_hand["data", sender] -= 1
+        self._hush("data", sender)
+        return found
+
+    def is_void(self, message: Message, leaves_ns: int) -> bool:
+        """Whether `message` answers work that was cancelled before it could leave."""
+        if message.channel != "data" or message.kind not in wire.ANSWERS:
+            return False
+        return leaves_ns >= self._cancelled.get((message.sender, message.work_id), math.inf)
 
     def settle(self, message: Message) -> bool:
         """Whether `message` is the answer that its sender owes next; it is owed no more then."""
-        owed = self._owed.get((message.channel, message.sender))
-        if not owed or owed[0] != (wire.INSTEAD.get(message.kind, message.kind), message.work_id):
+        channel, sender = message.channel, message.sender
+        owed = self._owed.get((channel, sender))
+        kind = wire.INSTEAD.get(message.kind, message.kind)
+        if not owed or (owed[0].kind, owed[0].work_id) != (kind, message.work_id):
             return False
         owed.popleft()
         return True
@@ -79,9 +123,9 @@ class Inbox:
             self._downlink.add((sender, message.sequence), flight)
         else:
             heapq.heappush(self._asides[channel], (sent_ns, sender, message.sequence))
-        self._mail[channel, sender, message.sequence] = message, sizes
+        self._mail[channel, sender, message.sequence] = message, sizes, sent_ns
         self._in_hand[channel, sender] += 1
-        self._silent[channel].pop(sender, None)
+        self._hush(channel, sender)
 
     def horizon_ns(self, channel: str | None) -> float:
         """Nothing that is still unknown falls due at or before this time."""
@@ -102,10 +146,12 @@ class Inbox:
             arrival_ns, (sender, sequence) = self._downlink.take()
         else:
             arrival_ns, sender, sequence = heapq.heappop(self._asides[found])
-        message, sizes = self._mail.pop((found, sender, sequence))
+        message, sizes, _ = self._mail.pop((found, sender, sequence))
         self._in_hand[found, sender] -= 1
-        if self._owed[found, sender] and not self._in_hand[found, sender]:
-            self._silent[found][sender] = arrival_ns if found == "data" else -math.inf
+        if found == "data" and self._owed[found, sender]:
+            following = self._owed[found, sender][0]
+            following.due_ns = max(following.due_ns, arrival_ns)
+        self._hush(found, sender)
         return arrival_ns, message, sizes
 
     def is_empty(self) -> bool:
@@ -126,11 +172,19 @@ class Inbox:
         if owing is None:
             return "waiting for the next message"
         names = sorted(self._silent[owing])
-        kind, _ = self._owed[owing, names[0]][0]
+        kind = self._owed[owing, names[0]][0].kind
         answered = sum(1 for (one, _), count in self._in_hand.items() if one == owing and count)
         shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
         have = "joined" if kind == wire.JOIN else f"have sent their {kind}"
         return f"{answered}/{answered + len(names)} {have}, waiting for {shown}"
+
+    def _hush(self, channel: str, sender: str) -> None:
+        """Note whether `sender` is silent, and until when at least."""
+        owed = self._owed[channel, sender]
+        if owed and not self._in_hand[channel, sender]:
+            self._silent[channel][sender] = owed[0].due_ns
+        else:
+            self._silent[channel].pop(sender, None)
 
     def _earliest(self, channel: str | None, horizon_ns: float) -> tuple[int, str] | None:
         found: list[tuple[int, int, str]] = []

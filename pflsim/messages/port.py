@@ -12,19 +12,18 @@ then under the wall clock answers in between: `when_asked` is the part of its pr
 """
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import Any, Protocol
 
-import msgpack
 from torch import Tensor
 
 from pflsim.errors import BadMessage, RunFailed
 from pflsim.messages import wire
 from pflsim.messages.departures import Departure, Departures, frame_sizes
 from pflsim.messages.inbox import ASIDE, Inbox, Sizes
+from pflsim.messages.journal import Journal, Recorder
 from pflsim.messages.wire import Frame, Message
 from pflsim.timing.clock import NANOSECONDS, Clock
 from pflsim.timing.fair_share import Flight
@@ -32,9 +31,6 @@ from pflsim.timing.faults import Faults
 from pflsim.timing.links import Links
 
 __all__ = ["Carrier", "Port", "Recorder", "frame_sizes", "seconds"]
-
-_TRACED = 16
-"""So many of the last events are remembered: more than one piece of work has."""
 
 _NO_FAULTS = Faults((), (), 0)
 
@@ -50,16 +46,6 @@ class Carrier(Protocol):
 
     def wait_until(self, port: "Port", until_ns: int) -> None:
         """Let others work until `until_ns`, at which the work of `port` is done, or until it is asked something."""
-
-
-class Recorder(Protocol):
-    """Takes facts about the run; see `pflsim.record.database` for their tables."""
-
-    def tell(self, *fact: Any) -> None:
-        """Keep one fact, (table, values...)."""
-
-    def flush(self) -> None:
-        """Let the facts told so far be seen."""
 
 
 class Port:
@@ -82,8 +68,8 @@ class Port:
         """As of when the last message taken is to be answered: when it was sent, or arrived if it took time."""
         self.promises = False
         """Whether this actor promises, when it starts to work, before when its answer will not leave."""
-        self.charged_bytes = 0
-        """What the method is charged for so far: headers and payload that this actor sent or received."""
+        self.cancels = False
+        """Whether what this actor works on may be cancelled."""
         self.when_asked: Callable[[Message], None] | None = None
         """Answers what takes no simulated time while this actor works."""
         self._carrier, self._links = carrier, links
@@ -92,11 +78,13 @@ class Port:
         """The channel on which this actor waits for a message; None for any."""
         self._until_ns: int | None = None
         """When it will wait no longer."""
-        self._asker: str | None = None
-        """Who waits for this actor's answer."""
+        self._asked: Message | None = None
+        """What this actor works on, and has not answered."""
+        self._taken_ns = 0
+        """When the last message of the method was taken."""
         self._sequence: Counter[str] = Counter()
         self._seen: dict[tuple[str, str], int] = {}
-        self._trace = deque([(0, sha256(name.encode()).digest())], maxlen=_TRACED)
+        self._journal = Journal(name, recorder)
 
     # what an actor calls
 
@@ -104,6 +92,11 @@ class Port:
     def now_ns(self) -> int:
         """Simulated nanoseconds since the run began."""
         return self.clock.now_ns()
+
+    @property
+    def charged_bytes(self) -> int:
+        """What the method is charged for so far: headers and payload that this actor sent or received."""
+        return self._journal.charged_bytes
 
     def send(
         self,
@@ -139,8 +132,8 @@ class Port:
             self._departures.put(message)
         except (TypeError, ValueError) as problem:
             raise RunFailed(self.name, f"cannot send its {kind} to {to}: {problem}") from problem
-        if to == self._asker and kind in wire.ANSWERS:
-            self._asker = None
+        if self._asked is not None and kind in wire.ANSWERS and work_id == self._asked.work_id:
+            self._asked = None
         if kind in wire.ANSWER:
             self.expect(to, wire.ANSWER[kind], work_id)
 
@@ -173,8 +166,8 @@ class Port:
         self._wait_until(ends_ns)
         self.clock.advance(ends_ns)
         ended_ns = self.clock.now_ns()  # under the wall clock later, where the real work took longer than its model
-        self._trace_event("busy", what, "", 0, ended_ns)
-        self.recorder.tell("spans", self.name, what, began_ns, ended_ns, self.round)
+        self._journal.event(ended_ns, "busy", what)
+        self._journal.tell("spans", self.name, what, began_ns, ended_ns, self.round)
 
     def begin(self) -> None:
         """The run begins now: what it took to start the processes is no simulated time."""
@@ -210,12 +203,34 @@ class Port:
             self._departures.hang_up()
         return whole
 
+    def cancel(self, to: str, work_id: int) -> None:
+        """Let `to` stop this work: its answer is void unless it has left before it hears of that."""
+        self.send(to, wire.CANCEL, work_id=work_id)
+        self.post()
+        hears_ns = self.clock.now_ns() + self._links.latency_ns(self.name, to)
+        void = self._inbox.cancel(to, work_id, hears_ns if self.clock.waits_for_everybody else 0)
+        if void is not None:
+            self._refuse_void(*void)
+
+    def heard_ns(self, cancellation: Message) -> int:
+        """When this actor hears of a cancellation that it has just taken: a moment after it was sent."""
+        return self.asked_ns + self._links.latency_ns(cancellation.sender, self.name)
+
+    def undo(self, work_id: int, from_ns: int) -> None:
+        """Of what was done since the last work was taken, nothing was done at `from_ns` or later: it was cancelled."""
+        self.clock.go_back(max(from_ns, self._taken_ns))
+        self._departures.undo()
+        self._journal.undo(from_ns)
+        self._journal.event(self.clock.now_ns(), "cancelled", sequence=work_id)
+        self._asked = None
+
     def answers_never(self, question: Message) -> None:
         """Let who asked `question` know that no answer to it will ever come; its program is not told."""
         self._answers_never(question.sender, wire.ANSWER[question.kind], question.work_id)
 
     def finish(self) -> None:
         """Post the last words; the actor's program ends after this."""
+        self._journal.release()
         self.post()
 
     def trace_as_of(self, now_ns: int) -> bytes:
@@ -223,7 +238,7 @@ class Port:
 
         A process may have worked ahead of the moment as of which it is asked, but by no more than one piece of work.
         """
-        return next(chain for at_ns, chain in reversed(self._trace) if at_ns <= now_ns)
+        return self._journal.as_of(now_ns)
 
     # what a carrier calls
 
@@ -238,6 +253,11 @@ class Port:
         if message.sequence <= self._seen.get(source, 0):
             return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
         flight = self._flight(message, stamp)  # may refuse it, so nothing must have changed before
+        if self._inbox.is_void(message, stamp[0]):
+            self._seen[source] = message.sequence
+            self._inbox.forgive(message.sender, wire.RESULT, message.work_id)
+            self._refuse_void(message, sizes)
+            return True
         if message.kind == wire.PROMISE:
             return self._take_promise(message, sizes)
         if message.kind in wire.ANSWERS and not self._inbox.settle(message):
@@ -296,12 +316,12 @@ class Port:
         self._until_ns = None
         if until_ns is not None and not self._has_message_by(until_ns):
             self.clock.advance(until_ns)
-            self._trace_event("waited", "", "", 0, until_ns)
+            self._journal.event(until_ns, "waited")
             return None
         message = self._take()
         now_ns = self.clock.now_ns()
         if message.channel == "data" and now_ns > began_ns:
-            self.recorder.tell("spans", self.name, "wait", began_ns, now_ns, message.round)
+            self._journal.tell("spans", self.name, "wait", began_ns, now_ns, message.round)
         return message
 
     def _has_message_by(self, until_ns: int) -> bool:
@@ -335,8 +355,9 @@ class Port:
 
     def _promise(self, ends_ns: int) -> None:
         """Tell who waits for this actor's answer that it will not leave before `ends_ns`."""
-        if self._asker is not None and self.promises and self.clock.waits_for_everybody:
-            self.send(self._asker, wire.PROMISE, facts={"not_before_ns": ends_ns})
+        asked = self._asked
+        if asked is not None and self.promises and self.clock.waits_for_everybody:
+            self.send(asked.sender, wire.PROMISE, facts={"not_before_ns": ends_ns}, work_id=asked.work_id)
             self.post()
 
     def _take_promise(self, message: Message, sizes: Sizes) -> bool:
@@ -351,7 +372,8 @@ class Port:
         if type(not_before_ns) is not int or not 0 <= not_before_ns < 1 << 62:
             raise BadMessage(f"{message.sender} promises {not_before_ns!r:.40}, which is no time")
         self._seen[message.sender, message.channel] = message.sequence
-        self._inbox.promise(message.sender, not_before_ns + self._links.latency_ns(message.sender, self.name))
+        latency_ns = self._links.latency_ns(message.sender, self.name)
+        self._inbox.promise(message.sender, message.work_id, not_before_ns, latency_ns)
         self._tell("received", message, sizes, self.clock.now_ns())
         return True
 
@@ -369,9 +391,12 @@ class Port:
         return flight._replace(departure_ns=flight.departure_ns + late_ns) if late_ns else flight
 
     def _answers_never(self, to: str, kind: str, work_id: int) -> None:
-        self._asker = None
+        self._asked = None
         self.send(to, wire.PROMISE, facts={"never": kind}, work_id=work_id)
         self.post()
+
+    def _refuse_void(self, message: Message, sizes: Sizes) -> None:
+        self._refuse(message, "cancelled", f"{message.kind} {message.work_id} was cancelled before it left", sizes)
 
     def _never_arrives(self, departure: Departure) -> None:
         """Say that it is lost; nobody waits for what cannot come."""
@@ -386,11 +411,15 @@ class Port:
         self.asked_ns = arrival_ns
         if message.channel == "data":
             self.clock.advance(arrival_ns)
-            self.round = message.round
-            self.charged_bytes += sizes[0] + sizes[1]
+            self.round, self._taken_ns = message.round, arrival_ns
+            self._journal.release()
+            charged = sizes[0] + sizes[1]
+            self._journal.event(arrival_ns, "took", message.kind, message.sender, message.sequence, charged)
             if message.kind in wire.QUESTIONS:
-                self._asker = message.sender
-            self._trace_event("took", message.kind, message.sender, message.sequence, arrival_ns)
+                self._asked = message
+                if self.cancels:
+                    self._departures.mark()
+                    self._journal.mark()
         self._tell("received", message, sizes, arrival_ns)
         return message
 
@@ -402,18 +431,14 @@ class Port:
     def _tell_sent(self, departure: Departure, now_ns: int) -> None:
         message, sizes = departure.message, departure.sizes
         if message.channel == "data":
-            self._trace_event("sent", message.kind, message.to, message.sequence, now_ns)
-            self.charged_bytes += sizes[0] + sizes[1]
+            charged = sizes[0] + sizes[1]
+            self._journal.event(now_ns, "sent", message.kind, message.to, message.sequence, charged)
         route = (message.sender, message.to, message.kind, message.channel, message.sequence)
-        self.recorder.tell("sent", *route, message.round, *sizes, now_ns)
+        self._journal.tell("sent", *route, message.round, *sizes, now_ns)
 
     def _tell(self, table: str, message: Message, sizes: Sizes, at_ns: int) -> None:
         route = (message.sender, message.to, message.kind, message.channel, message.sequence)
         self.recorder.tell(table, *route, *sizes, at_ns)
-
-    def _trace_event(self, what: str, kind: str, other: str, sequence: int, at_ns: int) -> None:
-        event: bytes = msgpack.packb((what, kind, other, sequence, at_ns))
-        self._trace.append((at_ns, sha256(self._trace[-1][1] + event).digest()))
 
 
 def seconds(nanoseconds: int) -> float:

@@ -14,8 +14,9 @@ class Deadline:
     """A round ends when `cohort` clients have answered, or `deadline_s` after it began with at least `minimum` answers.
 
     With fewer, the deadline is extended once; then the round is closed with what there is. `late` answers, which come
-    in a later round, are dropped, or carried: folded in with a weight that falls with their age. With the sampling
-    "all" everybody is asked, whatever `over` says.
+    in a later round, are dropped, or carried: folded in with a weight that falls with their age; or the round's end
+    cancels their work; or nobody is late, as each sends the steps that it has done by the deadline (partial), and the
+    round ends when all of these have come. With the sampling "all" everybody is asked, whatever `over` says.
     """
 
     deadline_s: float
@@ -23,14 +24,18 @@ class Deadline:
     over: float = 1.3  # so many times B are asked
     minimum: int = 1
     sampling: Setting = "uniform"
-    late: Literal["drop", "carry"] = "drop"
+    late: Literal["drop", "carry", "cancel", "partial"] = "drop"
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
     staleness_a: float = 0.5
     staleness_b: int = 4
 
     promises = True
-    gives_up = False
     mend = 'the client would be held busy without end: set late = "cancel"'
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether work that is not answered is given up."""
+        return self.late == "cancel"
 
     @property
     def deadline_ns(self) -> int:
@@ -60,6 +65,8 @@ class Deadline:
         """How many clients are asked in a round."""
         if takes_all(self.sampling):
             return clients
+        if self.late == "partial":
+            return self.wanted(clients)
         return min(clients, floor(self.over * self.wanted(clients) + 0.999999))
 
     def wanted(self, clients: int) -> int:

@@ -5,6 +5,7 @@ Xie, Koyejo, Gupta: Asynchronous Federated Optimization, Algorithm 1. `run.round
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Literal
 
 from pflsim.errors import DescriptionError
@@ -21,11 +22,21 @@ class FedAsync:
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
     staleness_a: float = 0.5
     staleness_b: int = 4
+    timeout_s: float | None = None  # after how long work that is not answered is cancelled
     max_staleness: int | None = None  # what is older is discarded
 
     promises = True
-    gives_up = False
     mend = "the client would be held busy without end: set schedule.timeout_s"
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether work that is never answered is given up."""
+        return self.timeout_s is not None
+
+    @property
+    def timeout_ns(self) -> int | None:
+        """After how long it is, in simulated nanoseconds."""
+        return None if self.timeout_s is None else ceil(self.timeout_s * 1e9)
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what cannot work; returns warnings."""
@@ -37,6 +48,8 @@ class FedAsync:
         if not hasattr(method, "server_arrival"):
             reason = "has no asynchronous form (server_arrival): use a schedule with rounds"
             raise DescriptionError("schedule.kind", "fedasync", f"{type(method).__name__} {reason}")
+        if self.timeout_s is not None and not 0 < self.timeout_s < 1e9:
+            raise DescriptionError("schedule.timeout_s", self.timeout_s, "must be above 0, and finite")
         self._weight(0)
         return []
 

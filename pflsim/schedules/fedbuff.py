@@ -6,6 +6,7 @@ which makes one server version.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Literal
 
 from pflsim.errors import DescriptionError
@@ -23,11 +24,21 @@ class FedBuff:
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
     staleness_a: float = 0.5
     staleness_b: int = 4
+    timeout_s: float | None = None  # after how long work that is not answered is cancelled
     max_staleness: int | None = None
 
     promises = True
-    gives_up = False
     mend = "the client would be held busy without end: set schedule.timeout_s"
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether work that is never answered is given up."""
+        return self.timeout_s is not None
+
+    @property
+    def timeout_ns(self) -> int | None:
+        """After how long it is, in simulated nanoseconds."""
+        return None if self.timeout_s is None else ceil(self.timeout_s * 1e9)
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what cannot work; returns warnings."""
@@ -41,6 +52,8 @@ class FedBuff:
         if not hasattr(method, "server_buffer"):
             reason = "has no buffered form (server_buffer): use a schedule with rounds"
             raise DescriptionError("schedule.kind", "fedbuff", f"{type(method).__name__} {reason}")
+        if self.timeout_s is not None and not 0 < self.timeout_s < 1e9:
+            raise DescriptionError("schedule.timeout_s", self.timeout_s, "must be above 0, and finite")
         self._weight(0)
         return []
 

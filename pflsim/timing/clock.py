@@ -41,6 +41,9 @@ class Clock(Protocol):
     def advance(self, to_ns: int) -> None:
         """It is now at least `to_ns`."""
 
+    def go_back(self, to_ns: int) -> None:
+        """What was done since `to_ns` is undone; only where time moves as messages say."""
+
     waits_for_everybody: bool
     """Whether a message may only be handed out when everybody who owes an answer has one in hand."""
 
@@ -79,6 +82,9 @@ class VirtualClock:
         if to_ns > self._now_ns:
             self._now_ns = to_ns
 
+    def go_back(self, to_ns: int) -> None:
+        self._now_ns = min(self._now_ns, to_ns)
+
     def has_come(self, due_ns: int) -> bool:
         return True
 
@@ -115,6 +121,9 @@ class WallClock:
         return host_ns - self._started_ns - self.paused_ns
 
     def advance(self, to_ns: int) -> None:
+        pass
+
+    def go_back(self, to_ns: int) -> None:
         pass
 
     def has_come(self, due_ns: int) -> bool:

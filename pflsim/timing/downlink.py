@@ -230,6 +230,15 @@ class Downlink:
             else:
                 self._ahead = None
 
+    def remove(self, key: Key) -> None:
+        """Let a flight that has not begun to come in by the last arrival taken never come in."""
+        inflow = self._settled
+        inflow.waiting = [entry for entry in inflow.waiting if entry[1] != key]
+        inflow.arrivals = [entry for entry in inflow.arrivals if entry[1] != key]
+        heapq.heapify(inflow.waiting)
+        heapq.heapify(inflow.arrivals)
+        self._ahead, self._bound_ns = None, self.taken_ns
+
     def next(self, before_ns: float = math.inf) -> tuple[int, Key] | None:
         """(ns, key) of the earliest arrival before `before_ns`, given the flights known; ties go by key.
 

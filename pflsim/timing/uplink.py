@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from pflsim.timing.fair_share import INSTANT_NS, SLACK, Flight, Transfer, fair_level, instant
 
+UnderWay = tuple[int, int, list[tuple[float, float]], dict[str, float]]
+
 
 class _Sending:
     """A transfer while it is being stamped; times are ns since the uplink's base."""
@@ -70,6 +72,15 @@ class Uplink:
             queue[0].ready = max(now, self._free.get(receiver, now))
         self._put_out(queues, now)
         return [self._flight(sending) for sending in sendings]
+
+    def under_way(self) -> UnderWay:
+        """What has been stamped and not left, to come back to."""
+        return self._base_ns, self._stamped_ns, list(self._left), dict(self._free)
+
+    def resume(self, under_way: UnderWay) -> None:
+        """Go on from there, as if nothing had been stamped since."""
+        self._base_ns, self._stamped_ns, left, free = under_way
+        self._left, self._free = list(left), dict(free)
 
     def hang_up(self) -> None:
         """Forget what was still to leave."""
