@@ -204,7 +204,8 @@ class Progress:
     def _line_is_due(self, now_s: float) -> bool:
         if self._tenth() > self._shown_tenth:
             return True
-        longest_s = _LONGEST_SILENT_START_S if self.state.is_starting else _LONGEST_SILENCE_S
+        somebody_joins = self.state.is_starting and self.state.joined
+        longest_s = _LONGEST_SILENT_START_S if somebody_joins else _LONGEST_SILENCE_S
         return now_s - self._shown_s >= longest_s and self._text() != self._shown
 
     def _tenth(self) -> int:

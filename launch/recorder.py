@@ -101,7 +101,7 @@ class Recorder:
             raise ValueError(f"it cannot be read ({problem or type(problem).__name__})") from problem
         if not isinstance(process, str) or process not in self._expected:
             raise ValueError(f"no process is called {process!r:.40}")
-        if batch is not None and not (isinstance(batch, list) and all(isinstance(fact, list) for fact in batch)):
+        if batch is not None and not (isinstance(batch, list) and all(map(_names_a_table, batch))):
             raise ValueError(f"{process} tells what is no list of facts")
         return process, batch
 
@@ -140,6 +140,10 @@ class Recorder:
             self.rejected += what == "rejected"
             if what == "skipped" or self.rejected <= MOST_SAID:
                 self._progress.say(detail)
+
+
+def _names_a_table(fact: Any) -> bool:
+    return isinstance(fact, list) and bool(fact) and isinstance(fact[0], str)
 
 
 def _dropped(flaw: str, total_bytes: int) -> Fact:

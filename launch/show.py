@@ -105,7 +105,7 @@ def _comments(found: Callable[..., Any]) -> dict[str, str]:
         lines = inspect.getsource(found).splitlines()
     except (OSError, TypeError):
         return {}
-    settings = (re.match(r"\s+(\w+): [^#]*#\s*(.*)", line) for line in lines)
+    settings = (re.match(r"\s+(\w+): [^#]*#\s*(?:noqa: \w+\s*#\s*)?(.*)", line) for line in lines)
     return {setting.group(1): setting.group(2) for setting in settings if setting}
 
 
