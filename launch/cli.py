@@ -110,12 +110,18 @@ def _notes(problem: BaseException) -> list[str]:
     return [f"pflsim: {note}" for note in getattr(problem, "__notes__", [])]
 
 
+def _obey() -> None:
+    """What `pflsim.main` does, but an interrupt stays what it is, with its notes."""
+    with pflsim.make_context("pflsim", sys.argv[1:]) as context:
+        pflsim.invoke(context)
+
+
 def main() -> None:
     """The entry point `pflsim`."""
     screen.prepare()
     sys.path.append(str(Path.cwd()))  # where a user's "package.module:function" lies; last, for it hides no library
     interrupt_once()
-    code = guarded(lambda: pflsim.main(standalone_mode=False))
+    code = guarded(_obey)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is over: one more Ctrl-C changes nothing
     screen.flush()
     sys.exit(code)
