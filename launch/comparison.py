@@ -36,7 +36,7 @@ def run_all(tables: Mapping[str, Any], directory: Path | None = None, *, quiet: 
         if description.record.plot:
             curves = {str(result.summary["algorithm"]): result.record for result in results}
             with in_words():
-                save_accuracy_plot(curves, folders[-1] / "accuracy")
+                save_accuracy_plot(curves, folders[-1] / "accuracy", _title(results[-1].summary))
     return results
 
 
@@ -71,6 +71,12 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
     name = description.algorithm.name
     rounds = min(run.rounds, run.stop.rounds or run.rounds)
     return LocalRun(description, directory, Progress(rounds, run.clients, name=name, quiet=quiet), later).run()
+
+
+def _title(summary: Mapping[str, Any]) -> str:
+    seeds = sorted(set(summary["seed"].values()))
+    seed = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    return f"{summary['model']} on {summary['dataset']}, {summary['clients']} clients, {seed}"
 
 
 def _suffix(method: Algorithm) -> str:
