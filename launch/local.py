@@ -17,7 +17,7 @@ import zmq
 from launch.ending import facts_of_run, in_words
 from launch.host import LocalHost
 from launch.interrupts import interrupted_once, uninterrupted
-from launch.limits import require_open_files
+from launch.limits import require_what_it_takes
 from launch.placement import assignments, start_method
 from launch.private_folder import PrivateFolder
 from launch.progress import Progress
@@ -47,7 +47,7 @@ class LocalRun:
         """The methods that are going to run `later` on the same data are checked too, before this one starts."""
         self.description, self.directory, self._progress, self._later = description, directory, progress, later
         self._assigned = assignments(description)
-        require_open_files(description.run.clients, len(self._assigned))
+        require_what_it_takes(description.run.clients, len(self._assigned))
         self._processes = ("server", *self._assigned)
         self._started_s, self._started_ns = time.monotonic(), host_nanoseconds()
         self._logs = directory / "logs"

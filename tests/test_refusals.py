@@ -20,7 +20,7 @@ from launch import private_folder
 from launch.comparison import run_all
 from launch.directory import taken
 from launch.host import how_it_ended
-from launch.limits import require_open_files
+from launch.limits import require_what_it_takes
 from launch.private_folder import PrivateFolder
 from launch.progress import Progress
 from launch.recorder import Recorder
@@ -188,12 +188,19 @@ def test_a_process_that_cannot_be_forked_is_named(monkeypatch: pytest.MonkeyPatc
     there.close()
 
 
-def test_too_few_open_files_are_said_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+def test_limits_that_are_too_low_are_said_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = {resource.RLIMIT_NOFILE: 64, resource.RLIMIT_NPROC: 1000}
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (allowed[limit], allowed[limit]))
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
     with pytest.raises(DescriptionError, match=r"run.clients = 40: their 40 processes need .*share a process"):
-        require_open_files(40, 40)
+        require_what_it_takes(40, 40)
     with pytest.raises(DescriptionError, match=r"run.clients = 40: their 1 processes need 65 .*\(ulimit -n\)$"):
-        require_open_files(40, 1)
+        require_what_it_takes(40, 1)
+    allowed = {resource.RLIMIT_NOFILE: 1000, resource.RLIMIT_NPROC: 126}
+    with pytest.raises(DescriptionError, match=r"need 127 processes and threads and the system allows 126.*ulimit -u"):
+        require_what_it_takes(40, 40)
+    allowed[resource.RLIMIT_NPROC] = 127
+    require_what_it_takes(40, 40)
 
 
 def test_a_model_that_ends_the_process_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
