@@ -63,7 +63,7 @@ class LocalHost:
         while not select.select([self.channel.fileno()], [], [], POLL_S)[0]:
             meanwhile()
             if time.monotonic() > deadline_s:
-                raise RunFailed("host", f"has not built the study within {patience_s:g} s (run.patience_s)")
+                raise RunFailed("host", f"has not built the study within {patience_s:g} s; run.patience_s allows more")
         return self.hear()
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What the system allows a run: libzmq aborts a process that runs out of files or threads, so this is checked before."""
+"""What the system allows a run: libzmq aborts a process that runs out of files or threads, so it is checked before."""
 
 import os
 import resource

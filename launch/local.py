@@ -31,6 +31,8 @@ from pflsim.spec import Algorithm, Description
 from pflsim.timing.clock import host_nanoseconds
 
 GOODBYE_S = 5.0
+IMPORTS_S = 60.0
+"""What a host may need on a busy machine before it can begin to build the study."""
 
 
 class LocalRun:
@@ -126,7 +128,8 @@ class LocalRun:
             "start": start_method(self.description),
         }
         self._host.channel.say("build", **order)
-        said = self._host.hear_within(self.description.run.patience_s, lambda: self._progress.update(()))
+        longest_s = self.description.run.patience_s + IMPORTS_S
+        said = self._host.hear_within(longest_s, lambda: self._progress.update(()))
         if said["what"] == "refused":
             raise DescriptionError(said["key"], Shown(said["value"]), said["expected"])
         if said["what"] != "built":

@@ -88,8 +88,9 @@ def _show_parts(name: str, known: Sequence[str], console: Console) -> None:
         module = inspect.getmodule(found)
         console.print(name if ":" in name else f"{name}, one of {room}", style="bold", markup=False)
         for documented in (module, found):
-            if own := (documented.__doc__ or "").strip():
-                console.print(inspect.cleandoc(own), markup=False, soft_wrap=True)
+            own = inspect.cleandoc(getattr(documented, "__doc__", None) or "")
+            if own and not own.startswith(f"{found.__name__}("):  # what a dataclass without a docstring has
+                console.print(own, end="\n\n", markup=False, soft_wrap=True)
         table = Table("setting", "default", "", box=None, padding=(0, 2, 0, 0))
         comments = _comments(found)
         for setting in catalogue.settings_of(found).values():

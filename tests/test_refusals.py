@@ -19,14 +19,14 @@ import zmq
 from launch import private_folder
 from launch.comparison import run_all
 from launch.directory import taken
-from launch.host import how_it_ended
+from launch.host import LocalHost, how_it_ended
 from launch.limits import require_what_it_takes
 from launch.private_folder import PrivateFolder
 from launch.progress import Progress
 from launch.recorder import Recorder
 from nodes.channel import Channel
 from nodes.host import Host
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, RunFailed
 from pflsim.record.database import Reader
 from tests.launching import ROOT, Launched, description, launcher, run_here
 
@@ -112,6 +112,14 @@ def test_a_refused_run_leaves_no_folder_nor_those_of_the_methods_beside_it(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_of_a_method_beside_that_exists_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "out-local").mkdir()
+    (tmp_path / "out-local" / "precious").touch()
+    with pytest.raises(DescriptionError, match="out-local': exists already"):
+        run_all(description(ONE_ROUND, beside=[{"name": "local"}]), tmp_path / "out", quiet=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["out-local", "precious"]
+
+
 @pytest.mark.parametrize("length", [90, 200])
 def test_a_long_temporary_folder_is_no_hindrance(length: int, shell: Shell, tmp_path: Path) -> None:
     place = tmp_path / ("t" * length)
@@ -185,6 +193,15 @@ def test_a_process_that_cannot_be_forked_is_named(monkeypatch: pytest.MonkeyPatc
         "cannot start c000 beside 1 processes: Resource temporarily unavailable; allow more"
     )
     here.close()
+    there.close()
+
+
+def test_a_host_that_says_nothing_is_given_up() -> None:
+    host = object.__new__(LocalHost)
+    host.channel, there = Channel.pair()
+    with pytest.raises(RunFailed, match=r"host: has not built the study within 0.1 s"):
+        host.hear_within(0.1, lambda: None)
+    host.channel.close()
     there.close()
 
 
