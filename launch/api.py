@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from launch.comparison import run_all
-from launch.directory import default_directory
 from pflsim.record.result import Result
 from pflsim.spec import Run, override_value, read, with_algorithm
 
@@ -23,4 +22,4 @@ def run(
         tables = with_algorithm(tables, settings.pop("algorithm"))
     for key, value in settings.items():
         tables = override_value(tables, f"run.{key}" if key in Run.model_fields else key.replace("__", "."), value)
-    return run_all(tables, Path(out) if out is not None else default_directory(tables), quiet=quiet)[-1]
+    return run_all(tables, Path(out) if out is not None else None, quiet=quiet)[-1]

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from launch import screen
 from launch.interrupts import interrupt_once
 from pflsim.errors import DescriptionError, RunFailed
 
@@ -38,10 +39,9 @@ def pflsim() -> None:
 def run(description: Path, settings: tuple[str, ...], algorithm: str | None, out: Path | None, quiet: bool) -> None:
     """Run a description to its end and print what came out."""
     from launch.comparison import run_all
-    from launch.directory import default_directory
 
     tables = _tables(description, settings, algorithm)
-    results = run_all(tables, out or default_directory(tables), quiet=quiet)
+    results = run_all(tables, out, quiet=quiet)
     from launch.show import show_results  # here, because what draws tables takes 0.2 s to import
 
     show_results(results)
@@ -61,7 +61,7 @@ def check(description: Path, settings: tuple[str, ...], algorithm: str | None) -
 @pflsim.command(name="list")
 @click.argument("room", required=False)
 def list_(room: str | None) -> None:
-    """List the methods, models, data sets, partitions, schedules and topologies that a description can name."""
+    """List what a description can name: methods, models, data sets and so on. ROOM is one kind of them, or one name."""
     from launch.show import show_rooms
 
     show_rooms(room)
@@ -84,14 +84,20 @@ def guarded(command: Callable[[], object]) -> int:
     try:
         command()
     except DescriptionError as problem:
-        print(f"pflsim: {problem}", file=sys.stderr)
+        screen.say(f"pflsim: {problem}")
         return WRONG
     except RunFailed as problem:
-        print(f"pflsim: the run failed: {problem}", file=sys.stderr)
+        screen.say("\n".join([f"pflsim: the run failed: {problem}", *_notes(problem)]))
         return FAILED
-    except (KeyboardInterrupt, click.Abort):
-        print("pflsim: interrupted; everything that ran has been ended, what was recorded is kept", file=sys.stderr)
+    except (KeyboardInterrupt, click.Abort) as problem:
+        screen.say("\n".join(["pflsim: interrupted; everything that ran has been ended", *_notes(problem)]))
         return INTERRUPTED
+    except BrokenPipeError:  # as in `pflsim list | head -1`: whoever reads has read enough
+        screen.abandon(sys.stdout.fileno())
+    except OSError as problem:
+        where = f"{problem.filename}: " if problem.filename else ""
+        screen.say(f"pflsim: {where}{problem.strerror or problem}")
+        return FAILED
     except click.ClickException as problem:
         problem.show()
         return WRONG
@@ -100,12 +106,24 @@ def guarded(command: Callable[[], object]) -> int:
     return DONE
 
 
+def _notes(problem: BaseException) -> list[str]:
+    return [f"pflsim: {note}" for note in getattr(problem, "__notes__", [])]
+
+
+def _obey() -> None:
+    """What `pflsim.main` does, but an interrupt stays what it is, with its notes."""
+    with pflsim.make_context("pflsim", sys.argv[1:]) as context:
+        pflsim.invoke(context)
+
+
 def main() -> None:
     """The entry point `pflsim`."""
-    sys.path.insert(0, str(Path.cwd()))  # where a user's "package.module:function" lies
+    screen.prepare()
+    sys.path.append(str(Path.cwd()))  # where a user's "package.module:function" lies; last, for it hides no library
     interrupt_once()
-    code = guarded(lambda: pflsim.main(standalone_mode=False))
+    code = guarded(_obey)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is over: one more Ctrl-C changes nothing
+    screen.flush()
     sys.exit(code)
 
 

@@ -1,9 +1,12 @@
 """Runs a description: its method and those that it wants beside it, one after another, on the same seed and data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from launch.directory import taken
+from launch.ending import in_words
 from launch.local import LocalRun
 from launch.progress import Progress
 from pflsim.errors import DescriptionError
@@ -12,32 +15,55 @@ from pflsim.record.result import Result
 from pflsim.spec import Algorithm, Description, validate
 
 
-def run_all(tables: Mapping[str, Any], directory: Path, *, quiet: bool = False) -> list[Result]:
+def run_all(tables: Mapping[str, Any], directory: Path | None = None, *, quiet: bool = False) -> list[Result]:
     """Run everything that `tables` describe; the results, those of the description's own method last.
 
-    They lie in `directory`, those of the methods beside it in `directory`-NAME. Raises DescriptionError before
-    anything starts, RunFailed when a run fails, KeyboardInterrupt when it is interrupted.
+    They lie in `directory` (None: in a new one under results/), those of the methods beside it in `directory`-NAME.
+    Raises DescriptionError before anything starts, RunFailed when a run fails, KeyboardInterrupt when it is
+    interrupted; notes of these say where the records lie.
     """
     description = validate(tables)
-    runs = [
-        (description.model_copy(update={"algorithm": beside, "beside": ()}), _beside(directory, beside.name))
-        for beside in description.beside
-    ]
-    runs.append((description.model_copy(update={"beside": ()}), directory))
-    for _, place in runs:
-        if place.exists():
-            raise DescriptionError("--out", str(place), "exists already; name a folder that does not")
-    if len({place for _, place in runs}) < len(runs):
-        names = [beside.name for beside in description.beside]
-        raise DescriptionError("beside", names, "names a method twice; a second variant needs a run of its own")
-    results = [
-        _run(one, place, quiet, [later.algorithm for later, _ in runs[position + 1 :]])
-        for position, (one, place) in enumerate(runs)
-    ]
-    if description.record.plot:
-        curves = {str(result.summary["algorithm"]): result.record for result in results}
-        save_accuracy_plot(curves, directory / "accuracy")
+    methods = [*description.beside, description.algorithm]
+    names = [_suffix(beside) for beside in description.beside]
+    if len(set(names)) < len(names):
+        named = [beside.name for beside in description.beside]
+        raise DescriptionError("beside", named, "names a method twice; a second variant needs a run of its own")
+    results: list[Result] = []
+    with _folders(directory, description.run.name, names) as folders, _told_with_what_is_done(results):
+        for position, (method, folder) in enumerate(zip(methods, folders, strict=True)):
+            one = description.model_copy(update={"algorithm": method, "beside": ()})
+            results.append(_run(one, folder, quiet, methods[position + 1 :]))
+        if description.record.plot:
+            curves = {str(result.summary["algorithm"]): result.record for result in results}
+            with in_words():
+                save_accuracy_plot(curves, folders[-1] / "accuracy", _title(results[-1].summary))
     return results
+
+
+@contextmanager
+def _folders(directory: Path | None, name: str, beside: Sequence[str]) -> Iterator[list[Path]]:
+    """The folders of all runs, made now so that nobody else takes them; in the end those without a run are removed."""
+    folders: list[Path] = []
+    try:
+        own = taken(directory, name)
+        folders.append(own)
+        for suffix in beside:
+            folders.insert(-1, taken(own.with_name(f"{own.name}-{suffix}"), name))
+        yield folders
+    finally:
+        for folder in folders:
+            with suppress(OSError):  # it is not empty, or gone already
+                folder.rmdir()
+
+
+@contextmanager
+def _told_with_what_is_done(results: Sequence[Result]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as problem:
+        for result in results:
+            problem.add_note(f"results of {result.summary['algorithm']}, which was done: {result.directory}")
+        raise
 
 
 def _run(description: Description, directory: Path, quiet: bool, later: Sequence[Algorithm]) -> Result:
@@ -47,5 +73,11 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
     return LocalRun(description, directory, Progress(rounds, run.clients, name=name, quiet=quiet), later).run()
 
 
-def _beside(directory: Path, name: str) -> Path:
-    return directory.with_name(f"{directory.name}-{name.split(':')[-1].lower()}")
+def _title(summary: Mapping[str, Any]) -> str:
+    seeds = sorted(set(summary["seed"].values()))
+    seed = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    return f"{summary['model']} on {summary['dataset']}, {summary['clients']} clients, {seed}"
+
+
+def _suffix(method: Algorithm) -> str:
+    return method.name.split(":")[-1].lower()

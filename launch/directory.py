@@ -1,13 +1,40 @@
-"""Where results go when nobody says where."""
+"""Where the results of a run go: a folder that nobody has used before, taken by making it."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from pflsim.errors import DescriptionError
+
+MOST_TRIES = 1000
 
 
-def default_directory(tables: Mapping[str, Any]) -> Path:
-    """results/NAME-TIME, with a number if that exists already."""
-    first = Path("results") / f"{tables['run']['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
-    tries = (first if number == 1 else first.with_name(f"{first.name}-{number}") for number in range(1, 1000))
-    return next(directory for directory in tries if not directory.exists())
+def taken(directory: Path | None, name: str) -> Path:
+    """Make `directory`, or, if it is None, results/NAME-TIME (with a number where others began in the same second).
+
+    Raises DescriptionError when it exists, or cannot be made.
+    """
+    if directory is not None:
+        _make(directory)
+        return directory
+    first = Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    for number in range(1, MOST_TRIES):
+        numbered = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        if not numbered.exists():
+            try:
+                _make(numbered)
+            except DescriptionError:
+                if not numbered.is_dir():
+                    raise
+            else:
+                return numbered
+    raise DescriptionError("--out", str(first), f"exists {MOST_TRIES} times; name a folder")
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True)
+    except FileExistsError as problem:
+        expected = "exists already; name a folder that does not"
+        raise DescriptionError("--out", str(directory), expected) from problem
+    except OSError as problem:
+        raise DescriptionError("--out", str(directory), f"cannot be made: {problem.strerror}") from problem

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first one ends a run in good order, and no further one can spoil that."""
+"""Ctrl-C, SIGTERM, a closed terminal: the first one ends a run in good order, and no further one can spoil that."""
 
 import signal
 import threading
@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-_BOTH = (signal.SIGINT, signal.SIGTERM)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def _first(number: int, frame: FrameType | None) -> NoReturn:
-    for one in _BOTH:
+    for one in _ENDING:
         signal.signal(one, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 @contextmanager
 def interrupted_once() -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM raises KeyboardInterrupt in the with-block; further ones are ignored until its end.
+    """The first of these signals raises KeyboardInterrupt in the with-block; further ones are ignored until its end.
 
     Inside another such block, or outside the main thread, it changes nothing; a signal that this process was told to
     ignore, as a script's background job is told of SIGINT, stays ignored.
@@ -27,7 +27,7 @@ def interrupted_once() -> Iterator[None]:
     if outside_main or signal.getsignal(signal.SIGTERM) in (_first, signal.SIG_IGN):
         yield
         return
-    before = {one: signal.getsignal(one) for one in _BOTH}
+    before = {one: signal.getsignal(one) for one in _ENDING}
     try:
         interrupt_once()
         yield
@@ -38,14 +38,14 @@ def interrupted_once() -> Iterator[None]:
 
 def interrupt_once() -> None:
     """The same for the rest of this process."""
-    for one in _BOTH:
+    for one in _ENDING:
         if signal.getsignal(one) is not signal.SIG_IGN:
             signal.signal(one, _first)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the with-block is done.
+    """These signals wait until the with-block is done.
 
     By handlers, not by a signal mask: that would hold for this thread alone, and the libraries have threads too.
     """
@@ -53,7 +53,7 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {one: signal.signal(one, lambda number, _: came.append(number)) for one in _BOTH}
+    before = {one: signal.signal(one, lambda number, _: came.append(number)) for one in _ENDING}
     try:
         yield
     finally:

@@ -4,7 +4,8 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from pflsim.record.ledger import direction
@@ -18,6 +19,7 @@ JOINED, DIED, RESTARTED = "joined", "died", "restarted"
 
 _LINES_PER_RUN = 10
 _LONGEST_SILENCE_S = 10.0
+_LONGEST_SILENT_START_S = 2.0
 _REFRESH_S = 0.1
 
 
@@ -44,6 +46,11 @@ class State:
     def alive(self) -> int:
         """Clients that have not died."""
         return self.clients - len(self.dead)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether somebody is still missing before the first round."""
+        return self.done == 0 and len(self.joined) < self.clients
 
     def take(self, fact: tuple[Any, ...]) -> None:
         """Learn what one fact tells."""
@@ -92,8 +99,8 @@ class State:
 
     def parts(self) -> list[str]:
         """What there is to say, the most wanted first."""
-        if self.done == 0 and len(self.joined) < self.clients and self.joined:
-            return [f"{len(self.joined)}/{self.clients} joined"]
+        if self.is_starting:
+            return [f"starting: {len(self.joined)}/{self.clients} clients joined"]
         said = [f"round {self.done}/{self.rounds}"]
         if self.accuracy is not None:
             said.append(f"accuracy {100 * self.accuracy:.1f} %")
@@ -131,7 +138,9 @@ class Progress:
         self._recent: deque[tuple[float, int]] = deque([(clock(), 0)], maxlen=32)
         self._live: Live | None = None
         if not quiet and self._stream.isatty() and os.environ.get("TERM") != "dumb":
-            self._live = self._started_live()
+            with self._while_somebody_looks():
+                self._live = self._started_live()
+                self._show_live(clock())
 
     def update(self, facts: Iterable[tuple[Any, ...]]) -> None:
         """Take a batch of facts, and show what they change if it is time to."""
@@ -145,29 +154,32 @@ class Progress:
             self._recent.append((now_s, self.state.done))
         elif self.state.done == 0:
             self._recent[0] = (now_s, 0)  # the pace begins when everybody is there
-        if self._live is not None:
-            if now_s - self._shown_s >= _REFRESH_S or self.state.done == self.state.rounds:
-                self._show_live(now_s)
-        elif self._line_is_due(now_s):
-            self._show_line(now_s)
+        with self._while_somebody_looks():
+            if self._live is not None:
+                if now_s - self._shown_s >= _REFRESH_S or self.state.done == self.state.rounds:
+                    self._show_live(now_s)
+            elif self._line_is_due(now_s):
+                self._show_line(now_s)
 
     def say(self, line: str) -> None:
         """Print a line of its own, above a live display; nothing when quiet."""
-        if self._live is not None:
-            self._live.console.print(line, markup=False, highlight=False)
-        elif not self._quiet:
-            print(line, file=self._stream, flush=True)
+        with self._while_somebody_looks():
+            if self._live is not None:
+                self._live.console.print(line, markup=False, highlight=False)
+            elif not self._quiet:
+                print(line, file=self._stream, flush=True)
 
     def close(self) -> None:
         """Show the last state and leave the terminal as it was."""
         if self._quiet:
             return
-        if self._live is not None:
-            self._show_live(self._clock())
-            self._live.stop()
-            self._live = None
-        elif self.state.done and self._text() != self._shown:
-            self._show_line(self._clock())
+        with self._while_somebody_looks():
+            if self._live is not None:
+                self._show_live(self._clock())
+                self._live.stop()
+                self._live = None
+            elif self.state.done and self._text() != self._shown:
+                self._show_line(self._clock())
         self._quiet = True  # what comes after the end is not shown
 
     def __enter__(self) -> Self:
@@ -175,6 +187,14 @@ class Progress:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    @contextmanager
+    def _while_somebody_looks(self) -> Iterator[None]:
+        """A terminal that is gone, or a pipe that nobody reads any more, ends the display and not the run."""
+        try:
+            yield
+        except (OSError, SystemExit):  # rich exits where a pipe is broken
+            self._live, self._quiet = None, True
 
     def remaining_s(self) -> float | None:
         """Host seconds to the end, at the pace of the last rounds; None before the first one."""
@@ -184,7 +204,9 @@ class Progress:
     def _line_is_due(self, now_s: float) -> bool:
         if self._tenth() > self._shown_tenth:
             return True
-        return now_s - self._shown_s >= _LONGEST_SILENCE_S and self._text() != self._shown
+        somebody_joins = self.state.is_starting and self.state.joined
+        longest_s = _LONGEST_SILENT_START_S if somebody_joins else _LONGEST_SILENCE_S
+        return now_s - self._shown_s >= longest_s and self._text() != self._shown
 
     def _tenth(self) -> int:
         return self.state.done * _LINES_PER_RUN // max(1, self.state.rounds)

@@ -1,11 +1,12 @@
 """What the command line prints of results and of what there is to choose from."""
 
+import difflib
 import importlib
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,9 +19,20 @@ from pflsim.record.result import Result
 from pflsim.timing import devices, links
 
 
+class Screen(Console):
+    """Standard output with tables and styles; raises BrokenPipeError when nobody reads it any more."""
+
+    def __init__(self) -> None:
+        super().__init__(highlight=False)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Leave it to the command line what that means."""
+        raise BrokenPipeError
+
+
 def show_results(results: Sequence[Result]) -> None:
     """One row per run, and where the results lie."""
-    console = Console(highlight=False)
+    console = Screen()
     console.print(comparison_table([result.summary for result in results], console.width))
     for result in results:
         for remark in _remarks(result.summary):
@@ -44,11 +56,12 @@ def _remarks(summary: Mapping[str, Any]) -> list[str]:
 
 
 def show_rooms(room: str | None) -> None:
-    """The names in a room (or in all), each with its first sentence and its settings."""
+    """The names in a room (or in all), each with its first sentence and its settings; or one part, by its name."""
     known = [*catalogue.ROOMS, *_PRESETS]
+    console = Screen()
     if room is not None and room not in known:
-        raise DescriptionError("list", room, catalogue.near_match(room, known))
-    console = Console(highlight=False)
+        _show_parts(room, known, console)
+        return
     for shown in [room] if room else known:
         rows = _presets(shown) if shown in _PRESETS else _files(shown)
         table = Table("name", "what it is", "settings", title=shown, title_justify="left", title_style="bold")
@@ -59,6 +72,42 @@ def show_rooms(room: str | None) -> None:
         console.print()
     if room is None:
         console.print('In a table, name = ...; instead of a name, also your own "package.module:name".', markup=False)
+
+
+def _show_parts(name: str, known: Sequence[str], console: Console) -> None:
+    """Everything that is called `name`: what it is, and its settings one by one with what its file says about them."""
+    parts = {room: catalogue.names(room) for room in catalogue.ROOMS}
+    rooms = [room for room, names in parts.items() if name.replace("_", "-") in names or ":" in name]
+    if not rooms:
+        everything = sorted({*known, *(one for names in parts.values() for one in names)})
+        close = difflib.get_close_matches(name.lower(), everything, n=1, cutoff=0.5)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise DescriptionError("list", name, f"known are {', '.join(known)}, and what they list{meant}")
+    for room in rooms[:1] if ":" in name else rooms:
+        found = catalogue.find(room, name, "list")
+        module = inspect.getmodule(found)
+        console.print(name if ":" in name else f"{name}, one of {room}", style="bold", markup=False)
+        for documented in (module, found):
+            own = inspect.cleandoc(getattr(documented, "__doc__", None) or "")
+            if own and not own.startswith(f"{found.__name__}("):  # what a dataclass without a docstring has
+                console.print(own, end="\n\n", markup=False, soft_wrap=True)
+        table = Table("setting", "default", "", box=None, padding=(0, 2, 0, 0))
+        comments = _comments(found)
+        for setting in catalogue.settings_of(found).values():
+            table.add_row(*map(escape, (setting.name, _default(setting), comments.get(setting.name, ""))))
+        if table.row_count:
+            console.print(table)
+        console.print()
+
+
+def _comments(found: Callable[..., Any]) -> dict[str, str]:
+    """What stands behind a setting in the source, by the setting's name; where there is no source, nothing."""
+    try:
+        lines = inspect.getsource(found).splitlines()
+    except (OSError, TypeError):
+        return {}
+    settings = (re.match(r"\s+(\w+): [^#]*#\s*(?:noqa: \w+\s*#\s*)?(.*)", line) for line in lines)
+    return {setting.group(1): setting.group(2) for setting in settings if setting}
 
 
 def _files(room: str) -> Iterator[tuple[str, str, str]]:
@@ -97,7 +146,12 @@ def _sentence(documented: object) -> str:
 
 def _setting(parameter: inspect.Parameter) -> str:
     """A setting as the description writes it; one without a default is required, or `none` if it may be absent."""
+    required = parameter.default is inspect.Parameter.empty
+    return f"{parameter.name} (required)" if required else f"{parameter.name}={_default(parameter)}"
+
+
+def _default(parameter: inspect.Parameter) -> str:
     default = parameter.default
     if default is inspect.Parameter.empty:
-        return f"{parameter.name} (required)"
-    return f"{parameter.name}={'none' if default is None else json.dumps(default)}"
+        return "required"
+    return "none" if default is None else json.dumps(default)

@@ -23,13 +23,15 @@ class FactSender:
         self._sent_s = host_seconds()
 
     def tell(self, *fact: Any) -> None:
-        """Keep one fact, and send the batch when it is full."""
+        """Keep one fact, and send the batch when it is full; an event does not wait for that."""
         self._facts.append(fact)
         if len(self._facts) >= BATCH:
             self.flush()
+        elif fact[0] == "events":
+            self.flush_if_due()
 
     def flush_if_due(self) -> None:
-        """Send what there is when the last batch is some time ago; called before this process goes to sleep."""
+        """Send what there is when the last batch is some time ago: at an event, and before this process sleeps."""
         if self._facts and host_seconds() - self._sent_s > EVERY_S:
             self.flush()
 

@@ -4,6 +4,7 @@ It stays a pure zygote. It has one thread, never opens a ZeroMQ context, and run
 first fork, so that no child pays for what torch does the first time. It tells the launcher who has ended and how.
 """
 
+import errno
 import faulthandler
 import gc
 import os
@@ -19,6 +20,7 @@ from typing import Any
 from nodes.channel import Channel
 from nodes.forking import hand_on_libraries, use_huge_pages
 from nodes.parent import die_with_parent
+from nodes.roster import roster
 from pflsim.errors import DescriptionError
 
 MANY = 100
@@ -66,14 +68,14 @@ class Host:
             gc.disable()  # what is made now stays until the end, so looking through it again and again is in vain
             self._study = build(order)
             self._study.warm_up()
-            plan = self._study.plan()
+            plan = self._study.plan() | {"clients": roster(self._study)}
             gc.enable()
             gc.collect()
             gc.freeze()
         except DescriptionError as problem:
             self._channel.say("refused", key=problem.key, value=repr(problem.value), expected=problem.expected)
-        except Exception:
-            self._channel.say("failed", traceback=traceback.format_exc())
+        except BaseException:  # a model or a data set may try to end the process, too
+            self._channel.say("failed", reason=f"could not build the study\n{traceback.format_exc()}".rstrip())
         else:
             self._channel.say("built", plan=plan)
 
@@ -85,7 +87,11 @@ class Host:
             use_huge_pages()
         for assignment in assignments:
             log = f"{logs}/{assignment['process']}.log"
-            pid = self._fork(assignment, log) if forked else spawn(self._order, assignment, log)
+            try:
+                pid = self._fork(assignment, log) if forked else spawn(self._order, assignment, log)
+            except OSError as problem:
+                self._channel.say("failed", reason=_cannot_start(assignment["process"], len(self._processes), problem))
+                return
             self._processes[pid] = assignment["process"]
             pids[assignment["process"]] = pid
         self._channel.say("started", pids=pids)
@@ -104,6 +110,8 @@ class Host:
             self._channel.close()
             os.close(self._woken)
             code = become(self._study, assignment, log, parent)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)  # never return into the host's own loop, whatever happened
 
@@ -121,6 +129,13 @@ class Host:
             if process is not None:
                 code, processor_s = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
                 self._channel.say("ended", process=process, code=code, processor_s=processor_s)
+
+
+def _cannot_start(process: str, running: int, problem: OSError) -> str:
+    reason = f"cannot start {process} beside {running} processes: {problem.strerror}"
+    if problem.errno == errno.EAGAIN:
+        reason += "; allow more processes (ulimit -u), or set run.clients_per_process so that clients share processes"
+    return reason
 
 
 def build(order: dict[str, Any]) -> Any:
@@ -153,7 +168,7 @@ def become(study: Any, assignment: dict[str, Any], log: str, parent: int) -> int
 def spawn(order: dict[str, Any], assignment: dict[str, Any], log: str) -> int:
     """Start a fresh interpreter that builds the study for itself; slower, but safe where forking is not."""
     here, there = Channel.pair()
-    command = [sys.executable, "-m", "nodes.host", "--spawned", str(there.fileno()), str(os.getpid())]
+    command = [sys.executable, "-P", "-m", "nodes.host", "--spawned", str(there.fileno()), str(os.getpid())]
     with Path(log).open("ab") as output:
         process = subprocess.Popen(command, pass_fds=[there.fileno()], stdout=output, stderr=output)
     there.close()
@@ -166,6 +181,7 @@ def spawn(order: dict[str, Any], assignment: dict[str, Any], log: str) -> int:
 def main() -> None:
     """`python -m nodes.host DESCRIPTOR PARENT`: a host at the end of the launcher's channel."""
     spawned = sys.argv[1] == "--spawned"
+    sys.path.append(str(Path.cwd()))  # where a user's "package.module:function" lies
     descriptor, parent = (int(argument) for argument in sys.argv[-2:])
     die_with_parent(parent)
     faulthandler.register(signal.SIGUSR1, all_threads=True)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 
 import zmq
-from greenlet import greenlet
+from greenlet import GreenletExit, greenlet
 
 from nodes.facts import FactSender
 from pflsim.errors import BadMessage, RunFailed
@@ -42,6 +42,7 @@ class Mailroom:
         """Who waits: for mail (None), or until a simulated time."""
         self._check: list[str] = []
         """Whose wait may be over."""
+        self._is_over = False
         self._hub = greenlet.getcurrent()
         self._parent = os.getppid()
         self._last_news_s = host_seconds()
@@ -65,6 +66,7 @@ class Mailroom:
                 if self._until:
                     self._receive()
         finally:
+            self._is_over = True
             for port in self._ports.values():
                 port.tell_untaken()
 
@@ -103,6 +105,10 @@ class Mailroom:
             program(port)
         except (RunFailed, KeyboardInterrupt):
             raise
+        except (GreenletExit, SystemExit) as problem:
+            if self._is_over:  # greenlet throws the first one into whoever still waits when the process ends
+                raise
+            raise RuntimeError(f"{problem!r} was raised in the program of {port.name}") from problem
         except Exception as problem:
             problem.add_note(f"in the program of {port.name}")
             raise

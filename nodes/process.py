@@ -2,6 +2,7 @@
 
 import faulthandler
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 
 import zmq
@@ -38,15 +39,18 @@ def live(study: Study, assignment: Assignment) -> int:
     context.setsockopt(zmq.MAX_SOCKETS, 64)
     facts = FactSender(context, assignment.recorder, assignment.process)
     log = open_log(assignment.process, assignment.started_ns)
-    log.info("began", actors=len(assignment.actors))
     try:
+        log.info("began", actors=len(assignment.actors))
         _run(study, assignment, context, facts)
         code = 0
-        log.info("finished")
     except BaseException as problem:
-        log.error("died", exc_info=not isinstance(problem, RunFailed), reason=str(problem))
-        facts.tell("events", assignment.process, "died", str(problem), 0, host_seconds())
+        facts.tell("events", assignment.process, "died", str(problem) or repr(problem), 0, host_seconds())
+        with suppress(OSError):  # the disk may be full
+            log.error("died", exc_info=not isinstance(problem, RunFailed), reason=str(problem))
         code = FAILED
+    else:
+        with suppress(OSError):
+            log.info("finished")
     facts.close()
     context.destroy(linger=LINGER_MS)
     return code
@@ -63,7 +67,6 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
         facts.tell("bound", assignment.process, socket.getsockopt_string(zmq.LAST_ENDPOINT))
         facts.flush()
     else:
-        socket.setsockopt(zmq.ROUTING_ID, assignment.process.encode())
         socket.connect(assignment.server)
     members = study.names if runs_server else ("server",)
     mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s)

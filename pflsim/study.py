@@ -347,10 +347,11 @@ def _bytes(tensors: Tensors) -> int:
 
 
 def _versions() -> dict[str, str]:
+    """What ran it, as far as the bits depend on it: `torch` is its build, `cpu_capability` the instructions it uses."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = "not installed"
-    return found
+    return found | {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}

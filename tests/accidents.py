@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from greenlet import GreenletExit
 
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
@@ -18,6 +19,10 @@ How = Literal[
     "nothing",
     "client raises",
     "exits",
+    "exits without an error",
+    "ends its greenlet",
+    "ends its program",
+    "server exits without an error",
     "uploads nan",
     "uploads the largest number",
     "is stuck",
@@ -62,6 +67,8 @@ class Accident(FedAvg):
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
         if self.how == "server raises" and round.number == self.round:
             raise ZeroDivisionError("the server's accident")
+        if self.how == "server exits without an error" and round.number == self.round:
+            os._exit(0)
         visits = all["visits"].clone()
         for answer in answers:
             visits[answer.client] = answer.up["visits"]
@@ -78,8 +85,12 @@ class Accident(FedAvg):
     def _happen(self, up: Tensors, task: Task) -> Tensors:
         if self.how == "client raises":
             raise ZeroDivisionError("the client's accident")
-        if self.how == "exits":
-            os._exit(3)
+        if self.how.startswith("exits"):
+            os._exit(3 if self.how == "exits" else 0)
+        if self.how == "ends its greenlet":
+            raise GreenletExit
+        if self.how == "ends its program":
+            raise SystemExit(0)
         if self.how == "is stuck":
             time.sleep(FOREVER_S)
         if self.how == "works more":

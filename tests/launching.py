@@ -66,7 +66,7 @@ class WatchedRun(LocalRun):
 
     def _end(self, status: str) -> None:
         if status == "failed" and not isinstance(sys.exc_info()[1], RunFailed):
-            show_stacks([*([self._host.process.pid] if self._host else []), *self._running.values()])
+            show_stacks([self._host.process.pid, *self._supervision.pids] if self._is_open else [])
             show_logs(self.directory)
         super()._end(status)
 

@@ -16,7 +16,7 @@ FIELDS = ("protocol", "run", "kind", "sender", "to", "sequence", "round")
 
 
 class Proxy(threading.Thread):
-    """Has one connection to the server per client, in the client's name, as the server expects it."""
+    """Has one connection to the server per client, as the server expects it."""
 
     def __init__(self, server: str, clients: str, mischief: Mischief) -> None:
         super().__init__()
@@ -53,7 +53,6 @@ class Proxy(threading.Thread):
     def _to_server(self, client: bytes) -> "zmq.Socket[bytes]":
         if client not in self._behind:
             socket = self._behind[client] = self._context.socket(zmq.DEALER)
-            socket.routing_id = client
             socket.connect(self._server)
         return self._behind[client]
 
@@ -66,7 +65,7 @@ class ProxiedRun(WatchedRun):
 
     def start_clients(self, server: str) -> None:
         """Tell them the proxy's endpoint."""
-        clients = f"ipc://{self._private}/proxy"
+        clients = f"ipc://{self._private.path}/proxy"
         self._proxy = Proxy(server, clients, type(self).mischief)
         self._proxy.start()
         super().start_clients(clients)

@@ -51,6 +51,7 @@ def failed(run: Launched, who: str, status: str = "failed") -> str:
     assert run.rows("events", what=status) != []
     assert run.out.joinpath("summary.json").exists()
     assert f"pflsim: the run failed: {who}: " in run.stderr
+    assert run.stderr.endswith(f"pflsim: what was recorded lies in {run.out}\n")
     return run.stderr
 
 
@@ -64,6 +65,10 @@ def failed(run: Launched, who: str, status: str = "failed") -> str:
             "c002",
             "ended with exit code 1: c002: tests.accidents:Accident declared Work(forward_samples=30",
         ),
+        ("exits without an error", "c002", "ended with exit code 0 in the middle of its work"),
+        ("server exits without an error", "server", "ended with exit code 0 in the middle of its work"),
+        ("ends its greenlet", "c002", "ended with exit code 1: GreenletExit() was raised in the program of c002"),
+        ("ends its program", "c002", "ended with exit code 1: SystemExit(0) was raised in the program of c002"),
         ("server raises", "server", "ended with exit code 1: the server's accident"),
     ],
 )
@@ -74,6 +79,13 @@ def test_an_accident_in_a_step_ends_the_run_and_names_who_had_it(how: str, who: 
     assert f"{who}: {said}" in message
     assert ("ZeroDivisionError" in message) == ("raises" in how)
     assert [row["round"] for row in run.rows("rounds")] == [1], "the round before it is recorded"
+
+
+@pytest.mark.parametrize("how", ["exits without an error", "ends its greenlet"])
+def test_an_early_end_without_an_error_is_named_where_clients_share_a_process(how: str, launch: Launch) -> None:
+    run = launch(accident(how, run__clients_per_process=4))
+    assert run.finish(within_s=30) == FAILED
+    assert "in the middle of its work" in failed(run, "c000-c003") or "program of c002" in run.stderr
 
 
 def test_an_accident_among_clients_that_share_a_process_names_the_client(launch: Launch) -> None:
@@ -132,6 +144,14 @@ def terminate(run: Launched) -> None:
     os.kill(run.process.pid, signal.SIGTERM)
 
 
+def hang_up(run: Launched) -> None:
+    os.kill(run.process.pid, signal.SIGHUP)
+
+
+def quit_(run: Launched) -> None:
+    os.kill(run.process.pid, signal.SIGQUIT)
+
+
 def importing(run: Launched) -> bool:
     return len(run.left()) == 2
 
@@ -157,6 +177,9 @@ def evaluating(run: Launched) -> bool:
         (joining, "is stuck joining", press_ctrl_c),
         (working, "is stuck", interrupt_launcher),
         (working, "is stuck", terminate),
+        (working, "is stuck", hang_up),
+        (importing, "nothing", hang_up),
+        (working, "is stuck", quit_),
         (evaluating, "is stuck evaluating", press_ctrl_c),
     ],
 )
@@ -173,6 +196,7 @@ def test_an_interrupt_ends_everything_within_a_second_or_two(
     assert "pflsim: interrupted" in run.stderr
     if moment is not importing:
         assert run.rows("events", what="interrupted") != []
+        assert run.stderr.endswith(f"pflsim: what was recorded lies in {run.out}\n")
 
 
 def test_a_sigterm_ends_a_background_job_of_a_script_which_ignores_ctrl_c(launch: Launch) -> None:
@@ -181,6 +205,13 @@ def test_a_sigterm_ends_a_background_job_of_a_script_which_ignores_ctrl_c(launch
     terminate(run)
     assert run.finish(within_s=SOON_S) == INTERRUPTED
     assert run.nothing_left()
+
+
+def test_nohup_lets_a_run_outlive_its_terminal(launch: Launch) -> None:
+    run = launch(accident(algorithm__pause_s=0.05, run__rounds=5), before=("sh", "-c", 'trap "" HUP; exec "$@"', "sh"))
+    run.wait_for(lambda run: len(run.rows("rounds")) >= 1)
+    hang_up(run)
+    assert run.finish(within_s=30) == 0
 
 
 def test_an_impatient_second_ctrl_c_does_not_spoil_the_ending(launch: Launch) -> None:

@@ -78,11 +78,51 @@ def test_quiet_shows_nothing_on_any_stream() -> None:
 def test_joins_deaths_and_restarts_are_counted() -> None:
     progress = Progress(10, 3, quiet=False, stream=io.StringIO(), clock=Clock())
     progress.update([("events", "c000", "joined", "", 0, 0.1), ("events", "c001", "joined", "", 0, 0.1)])
-    assert progress.state.parts() == ["2/3 joined"]
+    assert progress.state.parts() == ["starting: 2/3 clients joined"]
     progress.update([("events", "c002", "joined", "", 0, 0.1), ("events", "c001", "died", "signal 9", 0, 0.1)])
     assert "2/3 alive" in progress.state.parts()
     progress.update([("events", "c001", "restarted", "", 0, 0.2)])
     assert "3/3 alive" in progress.state.parts()
+
+
+def test_who_has_joined_is_said_while_the_others_still_start() -> None:
+    output, clock = io.StringIO(), Clock()
+    progress = Progress(10, 3, name="FedU", stream=output, clock=clock)
+    clock.now_s += 5
+    progress.update([])
+    assert output.getvalue() == "", "a description may still be refused"
+    progress.update([("events", "c000", "joined", "", 0, 0.1)])
+    progress.update([("events", "c001", "joined", "", 0, 0.1)])
+    clock.now_s += 2.5
+    progress.update([])
+    assert output.getvalue().splitlines() == [
+        "FedU  starting: 1/3 clients joined",
+        "FedU  starting: 2/3 clients joined",
+    ]
+
+
+class Gone(Terminal):
+    """A terminal, until it is closed."""
+
+    is_open = True
+
+    def write(self, text: str) -> int:
+        if not self.is_open:
+            raise OSError(5, "Input/output error")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("kind", ["xterm", "dumb"])
+def test_a_terminal_that_is_closed_ends_the_display_and_not_the_run(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", kind)
+    output, clock = Gone(), Clock()
+    with Progress(2, 1, name="FedU", stream=output, clock=clock) as progress:
+        clock.now_s += 1
+        progress.update(finished(1))
+        output.is_open = False
+        clock.now_s += 1
+        progress.update(finished(2))
+        progress.say("a line")
 
 
 def test_accuracy_is_the_headline_models_in_the_latest_evaluation() -> None:

@@ -85,7 +85,7 @@ def test_a_malformed_fact_leaves_nothing_of_its_batch(tmp_path: Path) -> None:
     with Record(tmp_path / "record.db") as record:
         with pytest.raises(sqlite3.Error):
             record.write([("measures", 1, "server", "a", 1.0), ("measures", 1, "server", "too short")])
-        with pytest.raises(ValueError, match=r"no table is called .'mesures'.; known are rounds, "):
+        with pytest.raises(ValueError, match=r"no table is called .'mesures'.; known are clients, rounds, "):
             record.write([("mesures", 1, "server", "a", 1.0)])
         record.write([])
     with Reader(tmp_path / "record.db") as reader:

@@ -251,12 +251,12 @@ def test_the_plot_overlays_runs_and_is_the_same_file_again(tmp_path: Path) -> No
     recorded(tmp_path / "b.db", *silent, *talking).close()
     recorded(tmp_path / "c.db").close()  # ended before its first evaluation
     records = {"Local": tmp_path / "a.db", "FedAvg": tmp_path / "b.db", "failed": tmp_path / "c.db"}
-    png, svg = save_accuracy_plot(records, tmp_path / "accuracy")
+    png, svg = save_accuracy_plot(records, tmp_path / "accuracy", "mlr on digits")
     first = svg.read_bytes()
     assert png.read_bytes().startswith(b"\x89PNG")
-    for text in (b"Local", b"FedAvg", b"payload sent, kB", b"simulated time, s", b"test accuracy, %"):
+    for text in (b"Local", b"FedAvg", b"payload sent, kB", b"simulated time, s", b"test accuracy, %", b"mlr on digits"):
         assert text in first
-    save_accuracy_plot(records, tmp_path / "accuracy")
+    save_accuracy_plot(records, tmp_path / "accuracy", "mlr on digits")
     assert svg.read_bytes() == first
 
 

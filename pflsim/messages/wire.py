@@ -2,7 +2,7 @@
 
     header   msgpack array: protocol version, run id, kind, sender, receiver, sequence, round, model version, work id,
              sample count, tensors [[name, dtype, shape, codec], ...], facts {name: number, text or bytes}
-    stamp    msgpack array: the simulated departure, the seconds for which the clock had stopped, and the flight
+    stamp    msgpack array: the simulated departure, the nanoseconds for which the clock had stopped, and the flight
              (`pflsim.timing.links`). A real system would not send it, so its bytes are control bytes and never charged
     tensors  little-endian, contiguous, exactly shape x item size bytes; never copied, never pickled
 

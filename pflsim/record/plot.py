@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # differ in lightness too; after these, the same again with other dashes.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
-_MOST_BANDS = 3  # more of them, one over the other, show nothing
+_MOST_WORST = 3  # runs whose worst tenth is drawn too: with more of them nobody could tell the lines apart
 
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -34,11 +34,11 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def save_accuracy_plot(records: Mapping[str, Path | str], stem: Path | str) -> tuple[Path, Path]:
+def save_accuracy_plot(records: Mapping[str, Path | str], stem: Path | str, title: str = "") -> tuple[Path, Path]:
     """Draw the runs, label → record, into `stem`.png and `stem`.svg; equal records make equal SVGs.
 
-    Lines are the headline model's weighted test accuracy; bands, where there are few runs, reach from the
-    worst to the best tenth of clients.
+    Lines are the headline model's weighted test accuracy. A run by itself has a band from the worst to the best tenth
+    of clients; of a few, which would cover each other's, the worst tenth is a thin line.
     """
     import matplotlib as mpl
 
@@ -48,13 +48,13 @@ def save_accuracy_plot(records: Mapping[str, Path | str], stem: Path | str) -> t
             curves[label] = over_rounds(reader)
     png, svg = Path(f"{stem}.png"), Path(f"{stem}.svg")
     with mpl.rc_context(STYLE):
-        figure = accuracy_figure(curves)
+        figure = accuracy_figure(curves, title)
         figure.savefig(png, dpi=200)
         figure.savefig(svg, metadata={"Date": None})
     return png, svg
 
 
-def accuracy_figure(curves: Mapping[str, Sequence[Point]]) -> "Figure":
+def accuracy_figure(curves: Mapping[str, Sequence[Point]], title: str = "") -> "Figure":
     """The figure of three panels for curves by label; a label without a point is only in the legend."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -72,13 +72,16 @@ def accuracy_figure(curves: Mapping[str, Sequence[Point]]) -> "Figure":
         _draw(panel, position, curves)
         panel.set_xlabel(label)
         panel.margins(x=0.02)
+        if label != "round":
+            panel.set_xlim(left=0)
         panel.xaxis.set_major_locator(_ticks(integer=label == "round"))
         panel.tick_params(axis="y", length=0)
     panels[0].set_ylabel("test accuracy, %")
     panels[0].yaxis.set_major_locator(_ticks())
     lines, labels = panels[0].get_legend_handles_labels()
     if lines:
-        figure.legend(lines, labels, loc="outside upper center", ncols=min(len(lines), 6), frameon=False)
+        legend = figure.legend(lines, labels, loc="outside upper center", ncols=min(len(lines), 6), frameon=False)
+        legend.set_title(title)  # a figure's own title would lie over the legend
     figure.supxlabel(_caption(curves), fontsize=7.5, color="#666666")
     return figure
 
@@ -91,10 +94,12 @@ def _draw(panel: "Axes", position: Callable[[Point], float], curves: Mapping[str
         if _stands_still(x):
             panel.axhline(y[-1], linewidth=1.2, color=colour, linestyle=(0, (4, 3)))
             continue
-        if len(curves) <= _MOST_BANDS:
-            worst = [100 * point.accuracy.worst_decile for point in curve]
+        worst = [100 * point.accuracy.worst_decile for point in curve]
+        if len(curves) == 1:
             best = [100 * point.accuracy.best_decile for point in curve]
-            panel.fill_between(x, worst, best, color=colour, alpha=0.3 / (1 + len(curves)), linewidth=0)
+            panel.fill_between(x, worst, best, color=colour, alpha=0.15, linewidth=0)
+        elif len(curves) <= _MOST_WORST:
+            panel.plot(x, worst, color=colour, linestyle=(0, (1, 1.5)), linewidth=1.0)
         dashes = _DASHES[index // len(COLOURS) % len(_DASHES)]
         panel.plot(x, y, color=colour, linestyle=dashes, linewidth=1.6, label=label, solid_capstyle="round")
         # A dot, because one run ends where others may go on.
@@ -108,8 +113,10 @@ def _stands_still(x: Sequence[float]) -> bool:
 
 def _caption(curves: Mapping[str, Sequence[Point]]) -> str:
     said = ["line: accuracy weighted by test samples"]
-    if len(curves) <= _MOST_BANDS:
+    if len(curves) == 1:
         said.append("band: from the worst to the best tenth of clients")
+    elif len(curves) <= _MOST_WORST:
+        said.append("dotted: the worst tenth of clients")
     if any(_stands_still([point.payload_bytes for point in curve]) for curve in curves.values()):
         said.append("dashed: last accuracy of what sends nothing")
     return "; ".join(said)

@@ -9,8 +9,19 @@ what that means.
 """
 
 import sqlite3
+from typing import Any
 
 TABLES: dict[str, dict[str, str]] = {
+    "clients": {  # written once, before anybody works
+        "client": "INTEGER",
+        "name": "TEXT",
+        "training_samples": "INTEGER",
+        "validation_samples": "INTEGER",
+        "test_samples": "INTEGER",
+        "labels_json": "TEXT",  # the labels that occur in its training samples, ascending
+        "device_class": "TEXT",  # the kind of its device; where speeds are continuous: slow, middle or fast
+        "flops_per_second": "REAL",  # sustained
+    },
     "rounds": {
         "round": "INTEGER",
         "start_ns": "INTEGER",
@@ -26,7 +37,7 @@ TABLES: dict[str, dict[str, str]] = {
         "now_ns": "INTEGER",
         "client": "INTEGER",
         "model": "TEXT",  # a client states its headline model first
-        "split": "TEXT",  # train, validation or test
+        "split": "TEXT",  # test, or validation
         "correct": "INTEGER",
         "total": "INTEGER",
         "loss": "REAL",  # mean over the split
@@ -55,8 +66,8 @@ TABLES: dict[str, dict[str, str]] = {
         "arrival_ns": "INTEGER",
     },
     "dropped": {
-        "receiver": "TEXT",
-        "reason": "TEXT",  # malformed, duplicate, unknown sender, ...
+        "receiver": "TEXT",  # an actor, "c000/c001" where several share a socket, or "recorder"
+        "reason": "TEXT",  # malformed or duplicate; detail says more
         "detail": "TEXT",
         "total_bytes": "INTEGER",  # what the socket gave
         "sender": "TEXT",  # these three: as far as they could be read
@@ -65,7 +76,7 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "spans": {
         "actor": "TEXT",
-        "what": "TEXT",  # compute, wait, send, evaluate
+        "what": "TEXT",  # compute (a client), aggregate (the server), or wait
         "start_ns": "INTEGER",
         "end_ns": "INTEGER",
         "round": "INTEGER",
@@ -109,6 +120,7 @@ VERSION = 1
 
 # Facts are recorded in the order in which processes happen to speak; rows are read in an order that repeats.
 ORDER = {
+    "clients": "client",
     "rounds": "round",
     "evaluations": "round, client, rowid",
     "messages": "sender, channel, sequence",
@@ -130,6 +142,34 @@ def columns_of(table: str) -> dict[str, str]:
     return TABLES[table]
 
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "INTEGER": (int,),
+    "REAL": (int, float),
+    "TEXT": (str,),
+    "ANY": (int, float, str, bytes),
+}
+_MOST = 2**63
+OPTIONAL = {"dropped": ("sender", "channel", "sequence"), "evaluations": ("loss",), "measures": ("value",)}
+"""What may be missing; a real number that is none is missing too."""
+
+
+def flaw_of(fact: tuple[Any, ...]) -> str | None:
+    """What is wrong with a fact that came from another process; None if a table takes it."""
+    table, *values = fact or (None,)
+    if not isinstance(table, str) or table not in TABLES:
+        return f"there is no table {table!r:.40}"
+    columns = TABLES[table]
+    if len(values) != len(columns):
+        return f"{table} has {len(columns)} columns, {len(values)} values came"
+    for (name, kind), value in zip(columns.items(), values, strict=True):
+        if value is None:
+            if name not in OPTIONAL.get(table, ()):
+                return f"{table}.{name} is missing"
+        elif not isinstance(value, _KINDS[kind]) or (isinstance(value, int) and not -_MOST <= value < _MOST):
+            return f"{table}.{name} cannot be {value!r:.40}"
+    return None
+
+
 def insertion(table: str) -> str:
     """The statement that writes one fact; of a message's end that is there already it writes nothing."""
     once = f" ON CONFLICT ({', '.join(IDENTITY)}) DO NOTHING" if table in ENDS else ""
@@ -142,10 +182,10 @@ def schema() -> list[str]:
     strict = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
     statements = []
     for table, columns in TABLES.items():
-        lines = [f"{name} {kind}" for name, kind in columns.items()]
+        optional = OPTIONAL.get(table, ())
+        lines = [f"{name} {kind}{'' if name in optional else ' NOT NULL'}" for name, kind in columns.items()]
         options = list(strict)
         if table in ENDS:
-            lines[-1] += " NOT NULL"  # the ledger tells a missing end by its missing time
             lines.append(f"PRIMARY KEY ({', '.join(IDENTITY)})")
             options.append("WITHOUT ROWID")
         statements.append(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(lines)}) {', '.join(options)}")

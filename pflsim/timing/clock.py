@@ -1,4 +1,4 @@
-"""The two clocks. Nothing outside this file, `rng` and `record` reads the host's clock.
+"""The two clocks, and the host's: nothing else in `pflsim` and `nodes` reads that one.
 
 An actor's clock counts simulated nanoseconds since the run began. Under the virtual clock nobody sleeps: time moves
 to the arrival of a message, and past the cost of the work. Under the wall clock simulated time is real time, less
@@ -22,11 +22,6 @@ def host_seconds() -> float:
 def host_nanoseconds() -> int:
     """Nanoseconds on the host's monotonic clock, the same for all processes of one machine."""
     return time.monotonic_ns()
-
-
-def processor_seconds() -> float:
-    """Seconds of processor time that this process has used."""
-    return time.process_time()
 
 
 class Clock(Protocol):

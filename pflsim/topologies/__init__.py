@@ -1,1 +1,1 @@
-"""The graphs between clients: one file each, one function `(clients, rng, *, settings) -> weights [N, N]`."""
+"""The graphs between clients: one file each, one function `(labels, sizes [N], rng, *, settings) -> weights [N, N]`."""

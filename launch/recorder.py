@@ -1,0 +1,157 @@
+"""The recorder: takes what a run's processes tell, writes it into the record, and keeps what the launcher needs."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import zmq
+
+from launch.progress import Progress
+from pflsim.errors import RunFailed
+from pflsim.record.database import Record
+from pflsim.record.tables import flaw_of
+
+MOST_SAID = 5
+"""So many rejected uploads are told one by one."""
+
+Fact = tuple[Any, ...]
+
+
+class Recorder:
+    """The one process that writes `record.db`, at the socket to which all others tell their facts."""
+
+    def __init__(
+        self, path: Path, processes: Collection[str], started_s: float, keeps_spans: bool, progress: Progress
+    ) -> None:
+        """`processes` are those that will tell something; `started_s` is the host's clock when the command began."""
+        self._record = Record(path)
+        self._expected, self._started_s, self._keeps_spans = frozenset(processes), started_s, keeps_spans
+        self._progress = progress
+        self.on_bound: Callable[[str], None] = lambda endpoint: None
+        """Called with the endpoint at which the server can be found."""
+        self.on_finished: Callable[[], None] = lambda: None
+        """Called when the server has said that the run is finished."""
+        self.said_goodbye: set[str] = set()
+        self.finished: dict[str, Any] | None = None
+        """What the server says at the end of a run."""
+        self.died: dict[str, str] = {}
+        """Of what, by the process that could still tell."""
+        self.rejected = 0
+        """Uploads that were not finite."""
+        self.setup_s = 0.0
+
+    def listen(self, context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str) -> None:
+        """Open the socket at `endpoint`."""
+        self.endpoint = endpoint
+        self.socket = context.socket(zmq.PULL)
+        self.socket.set_hwm(0)
+        self.socket.bind(endpoint)
+
+    def take(self) -> None:
+        """Write all that has come by now; what nobody of this run can have told is counted and dropped."""
+        facts: list[Fact] = []
+        bound: list[str] = []
+        while self.socket.poll(0):
+            frames = self.socket.recv_multipart()
+            try:
+                process, batch = self._read(frames)
+            except ValueError as flaw:
+                facts.append(_dropped(str(flaw), sum(map(len, frames))))
+                continue
+            if batch is None:
+                self.said_goodbye.add(process)
+            for fact in map(tuple, batch or ()):
+                if fact[:1] == ("bound",):
+                    bound += [fact[2]] if process == "server" and len(fact) == 3 else []
+                else:
+                    facts.append(fact)
+        self._keep(facts)
+        for endpoint in bound:
+            self.on_bound(endpoint)
+
+    def await_goodbyes(self, processes: Collection[str], within_s: float) -> None:
+        """Go on until all of `processes` have said that nothing more will come of them, or that time is over."""
+        deadline_s = time.monotonic() + within_s
+        while not self.said_goodbye.issuperset(processes) and time.monotonic() < deadline_s:
+            if self.socket.poll(100):
+                self.take()
+
+    def note(self, actor: str, what: str, detail: str = "") -> None:
+        """Record an event of the launcher's own."""
+        self._record.write([("events", actor, what, detail, 0, time.monotonic() - self._started_s)])
+
+    def write(self, facts: Iterable[Fact]) -> None:
+        """Record facts that the launcher itself knows."""
+        self._record.write(facts)
+
+    def close(self) -> None:
+        """Close the record."""
+        self._record.close()
+
+    def _read(self, frames: list[bytes]) -> tuple[str, list[list[Any]] | None]:
+        """Who tells which facts (None: goodbye); ValueError says why nobody of this run can have told that."""
+        try:
+            process, batch = msgpack.unpackb(b"".join(frames))
+        except (ValueError, TypeError, msgpack.UnpackException) as problem:
+            raise ValueError(f"it cannot be read ({problem or type(problem).__name__})") from problem
+        if not isinstance(process, str) or process not in self._expected:
+            raise ValueError(f"no process is called {process!r:.40}")
+        if batch is not None and not (isinstance(batch, list) and all(map(_names_a_table, batch))):
+            raise ValueError(f"{process} tells what is no list of facts")
+        return process, batch
+
+    def _keep(self, facts: list[Fact]) -> None:
+        events = [fact for fact in facts if fact[:1] == ("events",) and flaw_of(fact) is None]
+        facts = [self._since_start(fact) for fact in facts if self._keeps_spans or fact[:1] != ("spans",)]
+        try:
+            self._record.write(facts)
+        except (ValueError, OverflowError, sqlite3.IntegrityError, sqlite3.ProgrammingError):
+            flaws = [(fact, flaw_of(fact)) for fact in facts]
+            facts = [fact if flaw is None else _dropped(flaw, 0) for fact, flaw in flaws]
+            self._record.write(facts)
+        except AssertionError as problem:
+            raise RunFailed("recorder", str(problem)) from problem
+        for _, actor, what, detail, *_ in events:
+            self._take_event(actor, what, detail)
+        self._progress.update(facts)
+
+    def _since_start(self, fact: Fact) -> Fact:
+        """An event with its time since the command began, not on the host's clock."""
+        if fact[:1] == ("events",) and flaw_of(fact) is None:
+            return (*fact[:5], (fact[5] or self._started_s) - self._started_s)
+        return fact
+
+    def _take_event(self, actor: str, what: str, detail: str) -> None:
+        if what == "finished":
+            self.finished = _read_json(detail)
+            self.on_finished()
+        elif what == "died":
+            self.died[actor] = detail
+        elif what == "began":
+            self.setup_s = time.monotonic() - self._started_s
+        elif what == "waiting":
+            self._progress.say(f"{actor}: {detail}")
+        elif what in ("rejected", "skipped"):
+            self.rejected += what == "rejected"
+            if what == "skipped" or self.rejected <= MOST_SAID:
+                self._progress.say(detail)
+
+
+def _names_a_table(fact: Any) -> bool:
+    return isinstance(fact, list) and bool(fact) and isinstance(fact[0], str)
+
+
+def _dropped(flaw: str, total_bytes: int) -> Fact:
+    return ("dropped", "recorder", "malformed", flaw, total_bytes, None, None, None)
+
+
+def _read_json(text: str) -> dict[str, Any] | None:
+    with suppress(ValueError):
+        found = json.loads(text)
+        return found if isinstance(found, dict) else None
+    return None
