@@ -1,4 +1,4 @@
-"""The command line: `pflsim run`, `pflsim check`, `pflsim list`.
+"""The command line: `pflsim run`, `check`, `explain`, `verify`, `list`.
 
 Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupted.
 """
@@ -17,6 +17,7 @@ from pflsim.errors import DescriptionError, RunFailed
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 _description = click.argument("description", metavar="RUN.toml", type=click.Path(path_type=Path))
+_directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 _set = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a key, such as run.rounds=10."
 )
@@ -56,6 +57,17 @@ def check(description: Path, settings: tuple[str, ...], algorithm: str | None) -
     from launch.check import check_all
 
     check_all(_tables(description, settings, algorithm))
+
+
+@pflsim.command()
+@_directory
+@click.option("--round", "number", type=int, help="Only this round, with each part of its critical path.")
+@click.option("--target", type=float, metavar="ACCURACY", help="Also when the accuracy, a fraction of 1, was reached.")
+def explain(directory: Path, number: int | None, target: float | None) -> None:
+    """Say what the simulated time of a run went into: who was waited for, why, and who was idle."""
+    from launch.explain import explain
+
+    explain(directory, number, target)
 
 
 @pflsim.command(name="list")
