@@ -1,4 +1,4 @@
-"""Records of small runs for the tests, made by the sequential driver: what real processes record, in a tenth of a second."""
+"""Records of small runs for the tests, made by the sequential driver: what processes record, in a tenth of a second."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -151,7 +151,7 @@ def _transfer(came: Transit, links: Links | None) -> list[Part]:
         + links.extra_latency_ns(came.sender, came.receiver, came.sequence)
     )
     own_ns = 0 if min(up, down) == math.inf else math.ceil(size_bytes / min(up, down))
-    whose = "the server's" if SERVER == (came.sender if up <= down else came.receiver) else "its"
+    whose = "the server's" if (came.sender if up <= down else came.receiver) == SERVER else "its"
     others = "waiting for the server's uplink" if came.sender == SERVER else "sharing the server's downlink"
     line = f"on {whose} {'uplink' if up <= down else 'downlink'}"
     bounds = [came.departure_ns, came.departure_ns + latency_ns, came.departure_ns + latency_ns + own_ns]
