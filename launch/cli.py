@@ -70,6 +70,21 @@ def explain(directory: Path, number: int | None, target: float | None) -> None:
     explain(directory, number, target)
 
 
+@pflsim.command()
+@click.argument("subject", metavar="DIR|RUN.toml", type=click.Path(path_type=Path))
+@_set
+@_algorithm
+def verify(subject: Path, settings: tuple[str, ...], algorithm: str | None) -> None:
+    """Check what must hold in the record of a run; or run a description twice, placed differently, and compare.
+
+    Exit code 1 if something does not hold, or if the two runs differ.
+    """
+    from launch.verify import verify_description, verify_record
+
+    if not (verify_record(subject) if subject.is_dir() else verify_description(_tables(subject, settings, algorithm))):
+        sys.exit(FAILED)
+
+
 @pflsim.command(name="list")
 @click.argument("room", required=False)
 def list_(room: str | None) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from launch.local import LocalRun
 from launch.progress import Progress
+from launch.verify import with_violations
 from pflsim.errors import DescriptionError
 from pflsim.record.plot import save_accuracy_plot
 from pflsim.record.result import Result
@@ -44,7 +45,8 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
     run = description.run
     name = description.algorithm.name
     rounds = min(run.rounds, run.stop.rounds or run.rounds)
-    return LocalRun(description, directory, Progress(rounds, run.clients, name=name, quiet=quiet), later).run()
+    progress = Progress(rounds, run.clients, name=name, quiet=quiet)
+    return with_violations(LocalRun(description, directory, progress, later).run())
 
 
 def _beside(directory: Path, name: str) -> Path:

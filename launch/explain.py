@@ -7,65 +7,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from launch.finished import FinishedRun
 from pflsim.errors import DescriptionError
 from pflsim.record.accuracy import over_rounds, time_to_target
-from pflsim.record.classes import SpeedClass, age_histogram, by_class, classes_of
-from pflsim.record.critical_path import CriticalPath, blamed, critical_paths
-from pflsim.record.database import Reader
+from pflsim.record.classes import SpeedClass, age_histogram, by_class
+from pflsim.record.critical_path import CriticalPath, blamed
 from pflsim.record.durations import duration
-from pflsim.record.history import SERVER, History
+from pflsim.record.history import SERVER
 from pflsim.record.shares import Shares, shares
-from pflsim.spec import Description, client_names, read, validate
-from pflsim.timing.devices import Devices
-from pflsim.timing.links import Links
 
 SLOWEST = 3
 MOST_ACTORS = 8
 BAR = 40
 
 
-class Explained:
-    """A run's folder, opened: its description and its record."""
-
-    def __init__(self, directory: Path) -> None:
-        """Raises DescriptionError for a folder in which no run has left what this needs."""
-        for name in ("run.toml", "record.db"):
-            if not (directory / name).exists():
-                raise DescriptionError("DIR", str(directory), f"has no {name}: name the results folder of a run")
-        self.directory = directory
-        self.description: Description = validate(read(directory / "run.toml"))
-        run = self.description.run
-        self.names = client_names(run.clients)
-        self.links = Links(self.description.links, (SERVER, *self.names), run.seed.train)
-        self.reader = Reader(directory / "record.db")
-        self.history = History.read(self.reader)
-
-    @property
-    def schedule(self) -> str:
-        """Its kind."""
-        return self.description.schedule.kind
-
-    def paths(self) -> list[CriticalPath]:
-        """The critical path of each round; without spans nobody can tell computing from waiting."""
-        if not self.history.spans:
-            raise DescriptionError("record.spans", False, "the run kept no spans, so its time cannot be explained")
-        return critical_paths(self.history, self.schedule, self.links)
-
-    def classes(self) -> dict[str, str]:
-        """The class of each client's device: as recorded, else as its description says, if that needs no data."""
-        recorded = classes_of(self.reader)
-        if recorded:
-            return recorded
-        try:
-            devices = Devices(self.description.devices, self.names, self.description.run.seed.train)
-        except DescriptionError:  # speeds go with the data, which are not loaded here
-            return {}
-        return {name: devices.speed_class(name) for name in self.names}
-
-
 def explain(directory: Path, number: int | None = None, target: float | None = None) -> None:
     """Print where the time went: of one round, or of the run."""
-    run, console = Explained(directory), Console(highlight=False)
+    run, console = FinishedRun(directory), Console(highlight=False)
     paths = run.paths()
     if number is not None:
         found = [path for path in paths if path.period.round == number]
