@@ -63,11 +63,15 @@ def check(description: Path, settings: tuple[str, ...], algorithm: str | None) -
 @_directory
 @click.option("--round", "number", type=int, help="Only this round, with each part of its critical path.")
 @click.option("--target", type=float, metavar="ACCURACY", help="Also when the accuracy, a fraction of 1, was reached.")
-def explain(directory: Path, number: int | None, target: float | None) -> None:
+@click.option("--trace", is_flag=True, help="Also write trace.json into DIR; it opens in Perfetto.")
+def explain(directory: Path, number: int | None, target: float | None, trace: bool) -> None:
     """Say what the simulated time of a run went into: who was waited for, why, and who was idle."""
     from launch.explain import explain
+    from launch.finished import save_trace
 
     explain(directory, number, target)
+    if trace:
+        print(f"trace: {save_trace(directory)}")
 
 
 @pflsim.command()

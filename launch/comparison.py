@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from launch.finished import save_trace
 from launch.local import LocalRun
 from launch.progress import Progress
 from launch.verify import with_violations
@@ -46,7 +47,10 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
     name = description.algorithm.name
     rounds = min(run.rounds, run.stop.rounds or run.rounds)
     progress = Progress(rounds, run.clients, name=name, quiet=quiet)
-    return with_violations(LocalRun(description, directory, progress, later).run())
+    result = with_violations(LocalRun(description, directory, progress, later).run())
+    if description.record.trace:
+        save_trace(directory)
+    return result
 
 
 def _beside(directory: Path, name: str) -> Path:

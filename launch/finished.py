@@ -8,6 +8,7 @@ from pflsim.record.classes import classes_of
 from pflsim.record.critical_path import CriticalPath, critical_paths
 from pflsim.record.database import Reader
 from pflsim.record.history import SERVER, History
+from pflsim.record.trace import write_trace
 from pflsim.spec import Description, client_names, read, validate
 from pflsim.timing.devices import Devices
 from pflsim.timing.links import Links
@@ -54,3 +55,10 @@ class FinishedRun:
         except DescriptionError:  # speeds go with the data, which are not loaded here
             return {}
         return {name: devices.speed_class(name) for name in self.names}
+
+
+def save_trace(directory: Path) -> Path:
+    """Write `trace.json` into the folder of a run; where it lies."""
+    run = FinishedRun(directory)
+    write_trace(directory / "trace.json", run.history, run.classes())
+    return directory / "trace.json"

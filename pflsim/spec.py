@@ -116,6 +116,7 @@ class RecordTable(_Table):
 
     spans: bool = True
     plot: bool = True
+    trace: bool = False
 
 
 class Description(_Table):

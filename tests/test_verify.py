@@ -15,7 +15,7 @@ from launch.comparison import run_all
 from pflsim.record.result import Result
 from tests.launching import description
 
-TABLES = description(run__rounds=2, links="4g", record__plot=False)
+TABLES = description(run__rounds=2, links="4g", record__plot=False, record__trace=True)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +87,13 @@ def test_explain_tells_every_part_of_a_round(finished: Path) -> None:
     done = CliRunner().invoke(pflsim, ["explain", str(finished), "--round", "2"])
     assert done.exit_code == 0
     assert done.output.startswith("round 2 took ") and "compute" in done.output and "latency" in done.output
+
+
+def test_a_run_writes_its_trace_if_asked_and_explain_writes_the_same(finished: Path) -> None:
+    written = (finished / "trace.json").read_bytes()
+    (finished / "trace.json").unlink()
+    assert CliRunner().invoke(pflsim, ["explain", str(finished), "--trace"]).exit_code == 0
+    assert (finished / "trace.json").read_bytes() == written
 
 
 def test_explain_tells_of_the_whole_run(finished: Path) -> None:
