@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.finished import save_trace
 from launch.local import LocalRun
 from launch.progress import Progress
-from launch.verify import with_violations
 from pflsim.errors import DescriptionError
 from pflsim.record.plot import save_accuracy_plot
 from pflsim.record.result import Result
@@ -47,7 +45,11 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
     name = description.algorithm.name
     rounds = min(run.rounds, run.stop.rounds or run.rounds)
     progress = Progress(rounds, run.clients, name=name, quiet=quiet)
-    result = with_violations(LocalRun(description, directory, progress, later).run())
+    result = LocalRun(description, directory, progress, later).run()
+    from launch.finished import save_trace  # here, as what reads records imports numpy, and nothing before needs it
+    from launch.verify import with_violations
+
+    result = with_violations(result)
     if description.record.trace:
         save_trace(directory)
     return result
