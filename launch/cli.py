@@ -64,14 +64,20 @@ def check(description: Path, settings: tuple[str, ...], algorithm: str | None) -
 @click.option("--round", "number", type=int, help="Only this round, with each part of its critical path.")
 @click.option("--target", type=float, metavar="ACCURACY", help="Also when the accuracy, a fraction of 1, was reached.")
 @click.option("--trace", is_flag=True, help="Also write trace.json into DIR; it opens in Perfetto.")
-def explain(directory: Path, number: int | None, target: float | None, trace: bool) -> None:
+@click.option("--pictures", is_flag=True, help="Also draw timeline and waiting into DIR, as .png and .svg.")
+@click.option("--window", metavar="FROM:TO", help="What the timeline shows, in simulated seconds, such as 1.5:3.")
+def explain(
+    directory: Path, number: int | None, target: float | None, trace: bool, pictures: bool, window: str | None
+) -> None:
     """Say what the simulated time of a run went into: who was waited for, why, and who was idle."""
     from launch.explain import explain
-    from launch.finished import save_trace
+    from launch.finished import save_pictures, save_trace
 
     explain(directory, number, target)
     if trace:
         print(f"trace: {save_trace(directory)}")
+    if pictures or window:
+        print(f"pictures: {', '.join(map(str, save_pictures(directory, number, window)))}")
 
 
 @pflsim.command()

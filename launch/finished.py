@@ -4,14 +4,21 @@ from functools import cached_property
 from pathlib import Path
 
 from pflsim.errors import DescriptionError
+from pflsim.record import timeline
 from pflsim.record.classes import classes_of
 from pflsim.record.critical_path import CriticalPath, critical_paths
 from pflsim.record.database import Reader
 from pflsim.record.history import SERVER, History
+from pflsim.record.timeline import Window, window_of
 from pflsim.record.trace import write_trace
 from pflsim.spec import Description, client_names, read, validate
+from pflsim.timing.clock import NANOSECONDS
 from pflsim.timing.devices import Devices
 from pflsim.timing.links import Links
+
+FIRST_ROUNDS = 3
+"""So many does the timeline show if nobody says more."""
+LAST_S = 1e9
 
 
 class FinishedRun:
@@ -62,3 +69,22 @@ def save_trace(directory: Path) -> Path:
     run = FinishedRun(directory)
     write_trace(directory / "trace.json", run.history, run.classes())
     return directory / "trace.json"
+
+
+def save_pictures(directory: Path, number: int | None, seconds: str | None) -> list[Path]:
+    """Draw the timeline, of some `seconds` ("1.5:3"), a round, or the first rounds, and the waiting; the files."""
+    run = FinishedRun(directory)
+    paths = run.paths()
+    first, last = (1, FIRST_ROUNDS) if number is None else (number, number)
+    window = window_of(run.history.rounds, first, last) if seconds is None else _window(seconds)
+    return timeline.save_pictures(run.history, paths, window, directory, run.description.algorithm.name)
+
+
+def _window(seconds: str) -> Window:
+    try:
+        start_s, end_s = map(float, seconds.split(":"))
+        if 0 <= start_s < end_s < LAST_S:
+            return round(start_s * NANOSECONDS), round(end_s * NANOSECONDS)
+    except ValueError:
+        pass
+    raise DescriptionError("--window", seconds, "must be FROM:TO in simulated seconds, such as 1.5:3")
