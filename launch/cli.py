@@ -1,4 +1,4 @@
-"""The command line: `pflsim run`, `check`, `explain`, `verify`, `list`.
+"""The command line: `pflsim run`, `check`, `explain`, `verify`, `retime`, `list`.
 
 Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupted.
 """
@@ -93,6 +93,16 @@ def verify(subject: Path, settings: tuple[str, ...], algorithm: str | None) -> N
 
     if not (verify_record(subject) if subject.is_dir() else verify_description(_tables(subject, settings, algorithm))):
         sys.exit(FAILED)
+
+
+@pflsim.command()
+@_directory
+@_set
+def retime(directory: Path, settings: tuple[str, ...]) -> None:
+    """Say how long a finished synchronous run would have taken on other devices and links; trains nothing."""
+    from launch.retime import retime
+
+    retime(directory, settings)
 
 
 @pflsim.command(name="list")
