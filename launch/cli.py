@@ -1,4 +1,4 @@
-"""The command line: `pflsim run`, `pflsim check`, `pflsim list`.
+"""The command line: `pflsim run`, `check`, `explain`, `verify`, `retime`, `list`.
 
 Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupted.
 """
@@ -18,6 +18,7 @@ from pflsim.errors import DescriptionError, RunFailed
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 _description = click.argument("description", metavar="RUN.toml", type=click.Path(path_type=Path))
+_directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 _set = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a key, such as run.rounds=10."
 )
@@ -56,6 +57,52 @@ def check(description: Path, settings: tuple[str, ...], algorithm: str | None) -
     from launch.check import check_all
 
     check_all(_tables(description, settings, algorithm))
+
+
+@pflsim.command()
+@_directory
+@click.option("--round", "number", type=int, help="Only this round, with each part of its critical path.")
+@click.option("--target", type=float, metavar="ACCURACY", help="Also when the accuracy, a fraction of 1, was reached.")
+@click.option("--trace", is_flag=True, help="Also write trace.json into DIR; it opens in Perfetto.")
+@click.option("--pictures", is_flag=True, help="Also draw timeline and waiting into DIR, as .png and .svg.")
+@click.option("--window", metavar="FROM:TO", help="What the timeline shows, in simulated seconds, such as 1.5:3.")
+def explain(
+    directory: Path, number: int | None, target: float | None, trace: bool, pictures: bool, window: str | None
+) -> None:
+    """Say what the simulated time of a run went into: who was waited for, why, and who was idle."""
+    from launch.explain import explain
+    from launch.finished import save_pictures, save_trace
+
+    explain(directory, number, target)
+    if trace:
+        print(f"trace: {save_trace(directory)}")
+    if pictures or window:
+        print(f"pictures: {', '.join(map(str, save_pictures(directory, number, window)))}")
+
+
+@pflsim.command()
+@click.argument("subject", metavar="DIR|RUN.toml", type=click.Path(path_type=Path))
+@_set
+@_algorithm
+def verify(subject: Path, settings: tuple[str, ...], algorithm: str | None) -> None:
+    """Check what must hold in the record of a run; or run a description twice, placed differently, and compare.
+
+    Exit code 1 if something does not hold, or if the two runs differ.
+    """
+    from launch.verify import verify_description, verify_record
+
+    if not (verify_record(subject) if subject.is_dir() else verify_description(_tables(subject, settings, algorithm))):
+        sys.exit(FAILED)
+
+
+@pflsim.command()
+@_directory
+@_set
+def retime(directory: Path, settings: tuple[str, ...]) -> None:
+    """Say how long a finished synchronous run would have taken on other devices and links; trains nothing."""
+    from launch.retime import retime
+
+    retime(directory, settings)
 
 
 @pflsim.command(name="list")

@@ -70,7 +70,15 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
     run = description.run
     name = description.algorithm.name
     rounds = min(run.rounds, run.stop.rounds or run.rounds)
-    return LocalRun(description, directory, Progress(rounds, run.clients, name=name, quiet=quiet), later).run()
+    progress = Progress(rounds, run.clients, name=name, quiet=quiet)
+    result = LocalRun(description, directory, progress, later).run()
+    from launch.finished import save_trace  # here, as what reads records imports numpy, and nothing before needs it
+    from launch.verify import with_violations
+
+    result = with_violations(result)
+    if description.record.trace:
+        save_trace(directory)
+    return result
 
 
 def _title(summary: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pflsim.federation import Answer, Round, Tensors
 from pflsim.messages.port import Port
 from pflsim.messages.wire import GONE, WORK, Message
+from pflsim.record.classes import AGE
 from pflsim.study import Study
 from pflsim.timing.clock import host_seconds
 from pflsim.timing.presence import Moment
@@ -98,7 +99,10 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
         return None
     if "loss" in message.facts:
         state.losses[client] = message.facts["loss"]
-    return Answer(client, message.tensors, work.down, state.version - work.version, message.samples)
+    age = state.version - work.version
+    if study.description.schedule.kind != "sync":  # in whole rounds no answer is ever old
+        port.recorder.tell("measures", state.round + 1, message.sender, AGE, age)
+    return Answer(client, message.tensors, work.down, age, message.samples)
 
 
 def cancel(port: Port, study: Study, state: ServerState, client: int) -> None:

@@ -31,8 +31,9 @@ def server(port: Port, study: Study) -> None:
         reason = _reason_to_stop(port, study, state, accuracy)
         if reason:
             break
+        since_ns = port.now_ns
         ENGINES[study.description.schedule.kind](port, study, state, began_s)
-        if study.is_evaluated(state.round):
+        if study.is_evaluated(state.round, since_ns, port.now_ns):
             accuracy = _evaluate(port, study, state)
     _finish(port, study, state, reason, began_s)
 

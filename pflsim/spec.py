@@ -63,6 +63,7 @@ class Run(_Table):
     clients: Positive = 40
     clients_per_process: Positive = 1
     eval_every: Annotated[int, Field(ge=0)] = 1
+    eval_every_s: Annotated[float, Field(ge=1e-6)] | None = None
     stop: Stop = Stop()
     device: str = "cpu"
     transport: Literal["ipc", "tcp"] = "ipc"
@@ -116,6 +117,7 @@ class RecordTable(_Table):
 
     spans: bool = True
     plot: bool = True
+    trace: bool = False
 
 
 class Description(_Table):
@@ -214,7 +216,7 @@ def _check_together(description: Description) -> None:
         raise DescriptionError("run.device", run.device, f'only "cpu" for now: {reason}')
     if run.start == "fork" and not fork_is_safe():
         raise DescriptionError("run.start", "fork", 'is not safe on this system; use "spawn"')
-    if run.stop.accuracy is not None and run.eval_every == 0:
+    if run.stop.accuracy is not None and run.eval_every == 0 and run.eval_every_s is None:
         raise DescriptionError("run.stop.accuracy", run.stop.accuracy, "needs run.eval_every of at least 1")
 
 

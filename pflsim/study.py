@@ -30,6 +30,7 @@ from pflsim.sampling import Population
 from pflsim.schedule import Schedule
 from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.availability import Availability
+from pflsim.timing.clock import NANOSECONDS
 from pflsim.timing.devices import Devices
 from pflsim.timing.faults import Faults
 from pflsim.timing.links import Links
@@ -96,10 +97,18 @@ class Study:
         """On which parts of a client's data its models are evaluated."""
         return ("test", "validation") if self.description.data.settings.get("validation") else ("test",)
 
-    def is_evaluated(self, done: int) -> bool:
-        """Whether there is an evaluation when `done` rounds are done; after the last there is, unless never."""
-        every = self.description.run.eval_every
-        return bool(every) and (done % every == 0 or done == self.rounds)
+    def is_evaluated(self, done: int, since_ns: int, now_ns: int) -> bool:
+        """Whether there is an evaluation when `done` rounds are done; after the last there is, unless never.
+
+        With `run.eval_every_s`: if one of its multiples lies after `since_ns`, when the round before ended, and not
+        after `now_ns`. The server has a model to evaluate only between rounds, so that a multiple inside of a round
+        is evaluated at the round's end, and that time is recorded; several in one round are one evaluation.
+        """
+        run = self.description.run
+        if run.eval_every_s is not None:
+            grid_ns = round(run.eval_every_s * NANOSECONDS)
+            return now_ns // grid_ns > since_ns // grid_ns or done == self.rounds
+        return bool(run.eval_every) and (done % run.eval_every == 0 or done == self.rounds)
 
     def client(self, number: int) -> Client:
         """Client `number` before its first visit."""

@@ -6,7 +6,7 @@ are left out of every number and counted. Everything is summed in ascending clie
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pflsim.record.database import Reader
@@ -110,3 +110,39 @@ def _payload_bytes_before(reader: Reader, times_ns: list[int]) -> list[int]:
             following = next(departures, None)
         answers.append(spent)
     return answers
+
+
+HOLDS = 3
+"""A target is reached when so many evaluations one after another are at it or above."""
+
+
+@dataclass(frozen=True)
+class TimeToTarget:
+    """When a run first reached a target and stayed there, or after how long without that it ended."""
+
+    target: float
+    reached_s: float | None
+    """Simulated seconds to the first of the evaluations that hold; None if it was never reached."""
+    budget_s: float
+    """To the last evaluation: what a run that never got there was given."""
+
+    @property
+    def is_censored(self) -> bool:
+        """Whether the target was not reached in the time that there was."""
+        return self.reached_s is None
+
+    def __str__(self) -> str:
+        return f"> {self.budget_s:.6g} s" if self.reached_s is None else f"{self.reached_s:.6g} s"
+
+
+def time_to_target(points: Sequence[Point], target: float, holds: int = HOLDS) -> TimeToTarget:
+    """When the weighted accuracy was first at `target` or above and was so in `holds` evaluations in a row.
+
+    A crossing so late that fewer evaluations follow it does not count: nobody saw it hold.
+    """
+    budget_s = max((point.simulated_s for point in points), default=0.0)
+    above = [point.accuracy.weighted >= target for point in points]
+    for index in range(len(points) - holds + 1):
+        if all(above[index : index + holds]):
+            return TimeToTarget(target, points[index].simulated_s, budget_s)
+    return TimeToTarget(target, None, budget_s)

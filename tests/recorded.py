@@ -1,0 +1,46 @@
+"""Records of small runs for the tests, made by the sequential driver: what processes record, in a tenth of a second."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nodes.sequential import run_sequentially
+from pflsim.record.database import Reader, Record
+from pflsim.spec import validate
+from pflsim.study import Study
+from pflsim.timing.links import Links
+
+SMALL: dict[str, Any] = {"run__clients": 6, "run__rounds": 4}
+
+KINDS: dict[str, dict[str, Any]] = {
+    "sync": {},
+    "slow links": {"links": "4g", "data__samples": 400},
+    "jitter and loss": {
+        "devices": {"kind": "lognormal", "flops_per_second": 1e6, "spread": 1.0, "jitter": 0.3,
+                    "server_flops_per_second": 1e6},
+        "links": {"client": {"uplink_mbps": 1.0, "downlink_mbps": {"kind": "lognormal", "mbps": 2, "spread": 1.0}},
+                  "server": {"uplink_mbps": 2.0, "downlink_mbps": 2.0}, "latency_ms": 5.0, "jitter_ms": 3.0,
+                  "loss": 0.2, "retransmit_ms": 50.0, "slow_start": True},
+    },
+    "deadline": {"schedule": {"kind": "deadline", "deadline_s": 0.006, "cohort": 4, "minimum": 1, "late": "carry"},
+                 "devices": {"kind": "bimodal", "flops_per_second": 4e6, "stragglers": 3, "slowdown": 10.0,
+                             "server_flops_per_second": "workstation"}},
+    "fedasync": {"schedule": {"kind": "fedasync", "concurrency": 3}},
+    "fedbuff": {"schedule": {"kind": "fedbuff", "concurrency": 4, "buffer": 2}},
+    "availability": {"availability": {"kind": "markov", "on_s": 0.02, "off_s": 0.01}, "run__rounds": 10},
+    "faults": {"fault": [{"kind": "duplicate", "probability": 0.5}, {"kind": "slow-link", "factor": 3.0}]},
+}  # fmt: skip
+
+
+def record_of(path: Path, tables: Mapping[str, Any]) -> Reader:
+    """A reader of what a run of `tables` records."""
+    told = run_sequentially(Study(validate(tables), b"8 bytes."))
+    with Record(path) as record:
+        record.write(told.facts)
+    return Reader(path)
+
+
+def links_of(tables: Mapping[str, Any]) -> Links:
+    """The links of a run of `tables`."""
+    study = Study(validate(tables), b"8 bytes.")
+    return Links(study.description.links, ("server", *study.names), study.description.run.seed.train)

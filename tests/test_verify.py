@@ -1,0 +1,109 @@
+"""`pflsim verify`: on a record, on a description, and at the end of every run."""
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+import tomli_w
+from click.testing import CliRunner
+
+from launch import verify
+from launch.cli import pflsim
+from launch.comparison import run_all
+from pflsim.record.result import Result
+from tests.launching import description
+
+TABLES = description(run__rounds=2, links="4g", record__plot=False, record__trace=True)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run."""
+    folder = tmp_path_factory.mktemp("verified") / "run"
+    run_all(TABLES, folder, quiet=True)
+    return folder
+
+
+@pytest.fixture
+def spoilt(finished: Path, tmp_path: Path) -> Path:
+    """The same run, and somebody has made a client compute while it computes."""
+    folder = tmp_path / "spoilt"
+    shutil.copytree(finished, folder)
+    with sqlite3.connect(folder / "record.db") as database:
+        database.execute("INSERT INTO spans SELECT actor, what, start_ns + 1, end_ns + 1, round FROM spans")
+    return folder
+
+
+def test_a_finished_run_violates_nothing_and_says_so(finished: Path) -> None:
+    done = CliRunner().invoke(pflsim, ["verify", str(finished)])
+    assert done.exit_code == 0
+    assert done.output.count("holds  ") == 8 and "VIOLATED" not in done.output
+    assert Result.open(finished).summary["warnings"] == []
+
+
+def test_a_violation_is_named_with_examples_and_the_exit_code_is_1(spoilt: Path) -> None:
+    done = CliRunner().invoke(pflsim, ["verify", str(spoilt)])
+    assert done.exit_code == 1
+    assert "VIOLATED     an actor does one thing at a time" in done.output
+    assert "and " in done.output and "holds        sent = received + lost" in done.output
+
+
+def test_a_violation_at_the_end_of_a_run_is_a_warning_in_its_summary(spoilt: Path) -> None:
+    result = verify.with_violations(Result.open(spoilt))
+    written = json.loads((spoilt / "summary.json").read_text())
+    assert written == result.summary
+    assert any("an actor does one thing at a time" in warning for warning in written["warnings"])
+
+
+def test_a_description_gives_the_same_digests_in_two_placements(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(tomli_w.dumps(TABLES))
+    done = CliRunner().invoke(pflsim, ["verify", str(tmp_path / "run.toml"), "--set", "run.rounds=1"])
+    assert done.exit_code == 0, done.output
+    assert done.output.count("equal") == 2
+
+
+def test_different_digests_are_both_shown_and_the_exit_code_is_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(tables: object, clients_per_process: int, directory: Path) -> dict[str, str]:
+        return {"digest": "same", "trace_digest": f"of {clients_per_process}"}
+
+    monkeypatch.setattr(verify, "_run", run)
+    (tmp_path / "run.toml").write_text(tomli_w.dumps(TABLES))
+    done = CliRunner().invoke(pflsim, ["verify", str(tmp_path / "run.toml")])
+    assert done.exit_code == 1
+    assert "equal      digest" in done.output and "DIFFERENT  trace_digest" in done.output
+    assert "of 1  with 1 to a process" in done.output and "of 2  with 2 to a process" in done.output
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(pflsim, ["explain", str(tmp_path)])
+    assert done.exception is not None and "has no run.toml" in str(done.exception)
+
+
+def test_explain_tells_every_part_of_a_round(finished: Path) -> None:
+    done = CliRunner().invoke(pflsim, ["explain", str(finished), "--round", "2"])
+    assert done.exit_code == 0
+    assert done.output.startswith("round 2 took ") and "compute" in done.output and "latency" in done.output
+
+
+def test_a_run_writes_its_trace_if_asked_and_explain_writes_the_same(finished: Path) -> None:
+    written = (finished / "trace.json").read_bytes()
+    (finished / "trace.json").unlink()
+    assert CliRunner().invoke(pflsim, ["explain", str(finished), "--trace"]).exit_code == 0
+    assert (finished / "trace.json").read_bytes() == written
+
+
+def test_explain_tells_of_the_whole_run(finished: Path) -> None:
+    done = CliRunner().invoke(pflsim, ["explain", str(finished), "--target", "0.999"])
+    assert done.exit_code == 0
+    for part in (
+        "the slowest",
+        "waited for",
+        "how they spent the time",
+        "by speed class",
+        "held for 3 evaluations: > ",
+    ):
+        assert part in done.output
