@@ -6,6 +6,8 @@ settings, which `pflsim.study` checks against the file that they name.
 """
 
 import difflib
+import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -13,13 +15,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from pflsim.errors import DescriptionError
 from pflsim.learning.training import Training
 
 Positive = Annotated[int, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+
+MOST = 1e30
+"""No number may be larger: models are float32, which ends at 3.4e38, and what is worked out from it must fit too."""
+MOST_CLIENTS = 1_000_000
+DEEPEST = 20  # tables in tables
+LEAST_PATIENCE_S = 5.0
 
 
 class _Table(BaseModel):
@@ -30,7 +37,7 @@ class _Named(BaseModel):
     """A table that names a part; what else it says are that part's settings."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    name: str
+    name: Annotated[str, Field(max_length=200, pattern=r"^([\w-]+|[\w.]+:\w+)$")]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -57,17 +64,17 @@ class Seeds(_Table):
 class Run(_Table):
     """`[run]`: what is run, for how long, and in how many processes."""
 
-    name: Annotated[str, Field(pattern=r"^[\w.-]+$")] = "run"
+    name: Annotated[str, Field(max_length=100, pattern=r"^[\w.-]+$")] = "run"
     seed: Seeds = Seeds()
     rounds: Positive = 30
-    clients: Positive = 40
+    clients: Annotated[int, Field(gt=0, le=MOST_CLIENTS)] = 40
     clients_per_process: Positive = 1
     eval_every: Annotated[int, Field(ge=0)] = 1
     stop: Stop = Stop()
     device: str = "cpu"
     transport: Literal["ipc", "tcp"] = "ipc"
     start: Literal["auto", "fork", "spawn"] = "auto"
-    patience_s: Annotated[float, Field(gt=0)] = 600.0
+    patience_s: float = 600.0
 
     @model_validator(mode="before")
     @classmethod
@@ -79,7 +86,20 @@ class Run(_Table):
 
 
 class Algorithm(_Named):
-    """`[algorithm]`: the method and its settings."""
+    """`[algorithm]`, or one of `beside`: the method and its settings."""
+
+    _at: str = PrivateAttr("algorithm")
+
+    @property
+    def at(self) -> str:
+        """The key at which the description has it, for errors."""
+        return self._at
+
+    def placed(self, at: str) -> "Algorithm":
+        """The same method, found at the key `at`."""
+        moved = self.model_copy()
+        moved._at = at
+        return moved
 
 
 class Data(_Named):
@@ -137,6 +157,11 @@ class Description(_Table):
     versions: dict[str, str] = {}
     """What a run was made with: its `run.toml` says it, so that it can be run again as it stands."""
 
+    def model_post_init(self, _: Any) -> None:
+        """Tell the methods beside the description's own where they stand."""
+        for position, table in enumerate(self.beside):
+            table._at = f"beside.{position}"
+
     def as_tables(self) -> dict[str, Any]:
         """The effective description as plain tables, without what is absent."""
         return {key: _without_none(value) for key, value in self.model_dump().items() if value is not None}
@@ -157,6 +182,8 @@ def read(path: Path) -> dict[str, Any]:
         raise DescriptionError("file", str(path), f"cannot be read ({problem.strerror})") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise DescriptionError("file", str(path), f"is not TOML: {problem}") from problem
+    except RecursionError:
+        raise DescriptionError("file", str(path), f"nests tables deeper than {DEEPEST}") from None
 
 
 def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:
@@ -189,15 +216,17 @@ def override_value(tables: dict[str, Any], key: str, value: Any) -> dict[str, An
 
 def with_algorithm(tables: dict[str, Any], name: str) -> dict[str, Any]:
     """`tables` for the method `name` alone: with the settings that the description has for it, if it has any."""
-    known = [tables.get("algorithm", {}), *tables.get("beside", [])]
+    beside = tables.get("beside", [])
+    known = [tables.get("algorithm"), *(beside if isinstance(beside, list | tuple) else [])]
     chosen = next((table for table in known if _same_name(table, name)), {"name": name})
     return {key: value for key, value in tables.items() if key != "beside"} | {"algorithm": chosen}
 
 
 def validate(tables: Mapping[str, Any]) -> Description:
     """The description that `tables` make. Raises DescriptionError for the first thing that is wrong."""
-    try:
-        description = Description.model_validate(tables)
+    _require_plain(tables, "")
+    try:  # as JSON, in which strict means what TOML means: a list is a list, 1 is 1.0 too, and true is no number
+        description = Description.model_validate_json(json.dumps(tables), strict=True)
     except pydantic.ValidationError as problem:
         raise _first_problem(problem) from None
     _check_together(description)
@@ -213,6 +242,39 @@ def _check_together(description: Description) -> None:
         raise DescriptionError("run.start", "fork", 'is not safe on this system; use "spawn"')
     if run.stop.accuracy is not None and run.eval_every == 0:
         raise DescriptionError("run.stop.accuracy", run.stop.accuracy, "needs run.eval_every of at least 1")
+    if run.patience_s < LEAST_PATIENCE_S:
+        reason = "a process that has much to compute, or a busy machine, answers later without being stuck"
+        raise DescriptionError("run.patience_s", run.patience_s, f"must be at least {LEAST_PATIENCE_S:g}: {reason}")
+    description.training.check(min(run.rounds, run.stop.rounds or run.rounds))
+
+
+def _require_plain(value: Any, key: str, depth: int = 0) -> None:
+    """Refuse what a description cannot hold, such as dates, or what could not be written down again as it was."""
+    if isinstance(value, Mapping) and depth <= DEEPEST:
+        for name, inner in value.items():
+            _require_plain(name, f"{key or 'the description'}: a key") if not isinstance(name, str) else None
+            _require_plain(inner, f"{key}.{name}".removeprefix("."), depth + 1)
+    elif isinstance(value, list | tuple) and depth <= DEEPEST:
+        for position, inner in enumerate(value):
+            _require_plain(inner, f"{key}.{position}", depth + 1)
+    elif isinstance(value, Mapping | list | tuple):
+        raise DescriptionError(key, "...", f"nests tables deeper than {DEEPEST}")
+    elif type(value) in (int, float):
+        _require_size(value, key)
+    elif isinstance(value, str):
+        if "\0" in value or value != value.encode(errors="replace").decode():
+            raise DescriptionError(key, value, "must be text in Unicode, without zero characters")
+    elif value is not None and type(value) is not bool:
+        kind = type(value).__name__
+        raise DescriptionError(key, value, f"must be text, a number, true or false, a list or a table, not a {kind}")
+
+
+def _require_size(value: int | float, key: str) -> None:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise DescriptionError(key, value, "must be a whole number of at most 64 bits")
+    endless = value == math.inf and key.startswith(("links.", "devices."))  # a rate or a speed
+    if not (abs(value) <= MOST or endless):
+        raise DescriptionError(key, value, f"must be a finite number, at most {MOST:g} in size")
 
 
 def client_names(clients: int) -> tuple[str, ...]:
@@ -240,6 +302,14 @@ def _first_problem(problem: pydantic.ValidationError) -> DescriptionError:
     if error["type"] == "missing":
         return DescriptionError(key, None, _REQUIRED.get(key, "is required"))
     expected = error["msg"][0].lower() + error["msg"][1:]
+    if error["type"] in ("model_type", "dataclass_type", "dict_type"):
+        expected = "must be a table"
+    if key in ("links", "devices"):
+        expected = "must be a preset's name or a table"
+    if key == "beside":
+        expected = 'must be a list of tables, such as [{ name = "local" }]'
+    if error["type"] == "string_pattern_mismatch" and where[-1:] == ["name"] and key != "run.name":
+        expected = 'must be a name of letters, digits, - and _, or your own "package.module:name"'
     if key == "run.seed":
         expected = "must be a whole number, or { data = 1, init = 2, train = 3 }"
     if error["type"] == "literal_error" and isinstance(error["input"], str):
@@ -258,8 +328,8 @@ def _known_keys(path: Sequence[str | int]) -> list[str]:
     return sorted(field.name for field in fields(table)) if is_dataclass(table) else sorted(table.model_fields)
 
 
-def _same_name(table: Mapping[str, Any], name: str) -> bool:
-    return str(table.get("name", "")).replace("_", "-") == name.replace("_", "-")
+def _same_name(table: object, name: str) -> bool:
+    return isinstance(table, Mapping) and str(table.get("name", "")).replace("_", "-") == name.replace("_", "-")
 
 
 def _without_none(value: Any) -> Any:

@@ -4,7 +4,8 @@ A host builds it once; every process that it forks finds it in memory. Nothing h
 """
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -43,7 +44,8 @@ class Study:
         self.names = client_names(description.run.clients)
         self.number_of = {name: number for number, name in enumerate(self.names)}
         self._check_names()
-        self.method, self.method_name = self._method(description.algorithm), description.algorithm.name
+        with reported_at(description.algorithm.at):
+            self.method, self.method_name = self._method(description.algorithm), description.algorithm.name
         self.schedule = self._schedule()
         self.training = description.training
         self.data: Data = load_data(description.data.model_dump(), description.run.seed.data, len(self.names))
@@ -64,11 +66,13 @@ class Study:
             labels=self._main_labels(),
         )
         self.links = Links(description.links, ("server", *self.names), description.run.seed.train)
-        self.warnings += self._checked(self.method)
+        with reported_at(description.algorithm.at):
+            self.warnings += self._checked(self.method)
 
     def require(self, table: Algorithm) -> None:
         """Raises DescriptionError if the method of `table` could not run in the place of this study's own."""
-        self._checked(self._method(table))
+        with reported_at(table.at):
+            self._checked(self._method(table))
 
     @property
     def rounds(self) -> int:
@@ -177,7 +181,7 @@ class Study:
 
     def _check_names(self) -> None:
         if self.description.algorithm.name == "server":
-            raise DescriptionError("algorithm.name", "server", "is not a method")
+            raise DescriptionError(f"{self.description.algorithm.at}.name", "server", "is not a method")
 
     def dispatch_rng(self, dispatched: int) -> np.random.Generator:
         """Decides who gets work when a schedule without rounds hands out the next piece."""
@@ -186,7 +190,8 @@ class Study:
     def _schedule(self) -> Schedule:
         table = self.description.schedule
         found = catalogue.find("schedules", table.kind, "schedule.kind")
-        schedule: Schedule = found(**catalogue.validated(found, table.settings, "schedule"))
+        settings = catalogue.validated(found, table.settings, "schedule")
+        schedule: Schedule = catalogue.made(found, "schedule.kind", table.kind, object, **settings)
         schedule.check(len(self.names), self.method)
         return schedule
 
@@ -196,7 +201,8 @@ class Study:
         if missing:
             expected = f"has no {', '.join(missing)}; pflsim/method.py tells what a method must have"
             raise DescriptionError("algorithm.name", table.name, expected)
-        return found(**catalogue.validated(found, table.settings, "algorithm"))
+        settings = catalogue.validated(found, table.settings, "algorithm")
+        return catalogue.made(found, "algorithm.name", table.name, object, **settings)
 
     def _checked(self, method: Any) -> list[str]:
         return list(method.check(self.federation)) if hasattr(method, "check") else []
@@ -229,9 +235,22 @@ class Study:
         found = catalogue.find("topologies", table.name, "topology.name")
         settings = catalogue.validated(found, table.settings, "topology")
         rng = stream(self.description.run.seed.data, "topology")
-        graph: np.ndarray = found(labels, sizes, rng, **settings)
+        given = (labels, sizes, rng)
+        graph: np.ndarray = catalogue.made(found, "topology.name", table.name, np.ndarray, *given, **settings)
         self.warnings += topology.checked(graph, len(labels))
         return graph
+
+
+@contextmanager
+def reported_at(at: str) -> Iterator[None]:
+    """Let errors about `algorithm` name the key `at`, where the description has that method."""
+    try:
+        yield
+    except DescriptionError as problem:
+        if problem.key.split(".")[0] != "algorithm":
+            raise
+        key = at + problem.key.removeprefix("algorithm")
+        raise DescriptionError(key, problem.value, problem.expected) from problem
 
 
 def _bytes(tensors: Tensors) -> int:

@@ -145,7 +145,8 @@ def load(table: Mapping[str, Any], seed: int, clients: int) -> Data:
     DescriptionError, naming the key, for everything that cannot work.
     """
     common, own = settings(table)
-    dataset = catalogue.find("datasets", common.name, "data.name")(data_directory(common.dir), **own)
+    found = catalogue.find("datasets", common.name, "data.name")
+    dataset: Dataset = catalogue.made(found, "data.name", common.name, Dataset, data_directory(common.dir), **own)
     if common.test == "official" and dataset.y_test is None:
         raise DescriptionError("data.test", "official", f"{dataset.name} has no official test part here")
     rows = _pool_rows(dataset, common, seed)

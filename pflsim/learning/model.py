@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
+from torch import nn
 
 from pflsim import catalogue
 from pflsim.errors import DescriptionError
@@ -20,7 +21,7 @@ def load(table: Mapping[str, Any], shape: tuple[int, ...], classes: int, rng: np
     "module".
     """
     settings = {key: value for key, value in table.items() if key not in ("name", "start")}
-    start = table.get("start", "uniform")
+    start: Start = table.get("start", "uniform")
     if start not in get_args(Start):
         raise DescriptionError("model.start", start, catalogue.near_match(str(start), list(get_args(Start))))
     if not isinstance(table.get("name"), str):
@@ -29,7 +30,8 @@ def load(table: Mapping[str, Any], shape: tuple[int, ...], classes: int, rng: np
     settings = catalogue.validated(make, settings, "model")
     torch_seed(rng)
     try:
-        return network(make(shape, classes, **settings), shape, start)
+        module = catalogue.made(make, "model.name", table["name"], nn.Module, shape, classes, **settings)
+        return network(module, shape, start)
     except DescriptionError as problem:
         value = table["name"] if problem.key == "model.name" else problem.value
         raise DescriptionError(problem.key, value, problem.expected) from problem
