@@ -207,6 +207,8 @@ def override_value(tables: dict[str, Any], key: str, value: Any) -> dict[str, An
         inner = table.get(part, {})
         if not isinstance(inner, Mapping):
             mend = f"{part} is {inner!r} here, not a table: replace it as a whole, {part} = {{ ... }}"
+            if part in ("links", "devices"):
+                mend += f', such as {{ preset = "{inner}", ... }} with what is different'
             raise DescriptionError(key, value, mend)
         table[part] = dict(inner)
         table = table[part]

@@ -19,6 +19,7 @@ from pflsim.effective import effective
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.model import load as load_model
+from pflsim.learning.model import require_batches
 from pflsim.learning.task import Split, Task, Work
 from pflsim.learning.vector import Network
 from pflsim.method import REQUIRED
@@ -58,6 +59,8 @@ class Study:
         self.initial = self.network.initial(stream(description.run.seed.init, "init"))
         self.warnings: list[str] = []
         self.federation = self._federation()
+        self._check_cohort()
+        require_batches(self.network, self.training, self.names, self.federation.sizes.tolist(), self._evaluated())
         self.devices = Devices(
             description.devices,
             self.names,
@@ -183,6 +186,16 @@ class Study:
         if self.description.algorithm.name == "server":
             raise DescriptionError(f"{self.description.algorithm.at}.name", "server", "is not a method")
 
+    def _check_cohort(self) -> None:
+        """Warn of a cohort that is larger than the federation; refuse one that cannot be drawn by samples."""
+        clients, able = len(self.names), int(np.count_nonzero(self.federation.sizes))
+        cohort = getattr(self.schedule, "cohort", None)
+        if cohort is not None and cohort > clients:
+            self.warnings.append(f"schedule.cohort = {cohort}: there are {clients} clients, all of whom work")
+        if getattr(self.schedule, "sampler", "") == "by-samples" and self.schedule.size(clients) > able:
+            reason = f"draws {self.schedule.size(clients)} clients, of whom only {able} have samples: a smaller cohort"
+            raise DescriptionError("schedule.sampler", "by-samples", reason)
+
     def dispatch_rng(self, dispatched: int) -> np.random.Generator:
         """Decides who gets work when a schedule without rounds hands out the next piece."""
         return stream(self.federation.seed, "dispatch", dispatched)
@@ -221,6 +234,11 @@ class Study:
             training=self.training,
             seed=self.description.run.seed.train,
         )
+
+    def _evaluated(self) -> list[int]:
+        """The samples of each client's smallest part that is evaluated and not empty; 0 where all are."""
+        parts = [[len(getattr(part, split)) for split in self.evaluated_splits] for part in self.data.partition.parts]
+        return [min((size for size in sizes if size), default=0) for sizes in parts]
 
     def _main_labels(self) -> list[int] | None:
         """The most frequent training label of each client (the least of equal ones); None where there are none."""

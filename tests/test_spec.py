@@ -108,7 +108,7 @@ def test_accuracy_cannot_end_a_run_that_never_evaluates() -> None:
         ("topology__name", "simlar", "; did you mean 'similar'?"),
         ("schedule__kind", "synch", "did you mean 'sync'?"),
         ("schedule", {"sampler": "uniform"}, '"uniform" and "by-samples" need a cohort or a fraction'),
-        ("schedule", {"sampler": "uniform", "cohort": 9}, "schedule.cohort = 9: must be 1 to 4, the number of clients"),
+        ("schedule", {"sampler": "uniform", "cohort": 0}, "schedule.cohort = 0: must be at least 1"),
         ("schedule", {"sampler": "uniform", "fraction": 0.0}, "schedule.fraction = 0.0: must be above 0 and at most 1"),
         ("links", "wfi", "links = 'wfi': known are 4g, ideal, lan, wan, wifi; did you mean 'wifi'?, or a table"),
         ("devices", "phones", "devices = 'phones': known are phone, raspberry-pi, workstation; did you mean 'phone'?"),
@@ -254,7 +254,7 @@ def pflsim(tmp_path: Path) -> Command:
     [
         ({"run__clintes": 3}, "pflsim: run.clintes = 3: unknown key; "),
         ({"algorithm__name": "fedavgg"}, "pflsim: algorithm.name = 'fedavgg': known are "),
-        ({"schedule__cohort": 9, "schedule__sampler": "uniform"}, "pflsim: schedule.cohort = 9: must be 1 to 4, "),
+        ({"schedule__cohort": 0, "schedule__sampler": "uniform"}, "pflsim: schedule.cohort = 0: must be at least 1"),
         ({"beside": [{"name": "local"}, {"name": "fedprox", "muu": 1}]}, "pflsim: beside.1.muu = 1: unknown key; "),
     ],
 )

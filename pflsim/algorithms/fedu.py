@@ -95,7 +95,7 @@ class FedU:
         return 2.0 * len(federation.initial) * (edges + len(answers))
 
     def _c(self, federation: Federation, step_size: float) -> float:
-        """mu R eta_r, if normalised over lambda_max(L). R is the mean over clients, so that the step stays symmetric."""
+        """mu R eta_r, if normalised over lambda_max(L). R is the mean over clients: a symmetric step."""
         training = federation.training
         batches = float(np.ceil(federation.sizes / training.batch).mean())  # in one epoch
         epochs = training.local_epochs or (training.local_steps or 0) / batches

@@ -24,8 +24,8 @@ class Sync:
         if self.cohort is not None and self.fraction is not None:
             given = (self.cohort, self.fraction)
             raise DescriptionError("schedule.cohort, schedule.fraction", given, "give one of the two")
-        if self.cohort is not None and not 1 <= self.cohort <= clients:
-            raise DescriptionError("schedule.cohort", self.cohort, f"must be 1 to {clients}, the number of clients")
+        if self.cohort is not None and self.cohort < 1:
+            raise DescriptionError("schedule.cohort", self.cohort, "must be at least 1")
         if self.fraction is not None and not 0 < self.fraction <= 1:
             raise DescriptionError("schedule.fraction", self.fraction, "must be above 0 and at most 1")
         sampled = self.cohort is not None or self.fraction is not None
@@ -36,7 +36,7 @@ class Sync:
     def size(self, clients: int) -> int:
         """How many clients work in a round; at least one."""
         if self.cohort is not None:
-            return self.cohort
+            return min(self.cohort, clients)
         return clients if self.fraction is None else max(1, floor(self.fraction * clients))
 
     def drawn(self, sizes: np.ndarray, rng: np.random.Generator) -> tuple[int, ...]:
