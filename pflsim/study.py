@@ -202,6 +202,9 @@ class Study:
 
     def _schedule(self) -> Schedule:
         table = self.description.schedule
+        if ":" in table.kind:
+            known = ", ".join(catalogue.names("schedules"))
+            raise DescriptionError("schedule.kind", table.kind, f"must be one of {known}: servers know no others")
         found = catalogue.find("schedules", table.kind, "schedule.kind")
         settings = catalogue.validated(found, table.settings, "schedule")
         schedule: Schedule = catalogue.made(found, "schedule.kind", table.kind, object, **settings)
