@@ -193,7 +193,7 @@ def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:
         raise DescriptionError("--set", assignment, 'must be KEY=VALUE, such as run.rounds=10 or links="wifi"')
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         value = text
     return override_value(tables, key.strip(), value)
 

@@ -2,6 +2,9 @@
 
 import os
 import re
+import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -174,3 +177,10 @@ def test_the_tables_of_devices_and_links_in_the_readme_are_valid(tmp_path: Path,
     given = read(tmp_path / "shown.toml")[table]
     names = ("server", "c000", "c001", "c002", "c003")
     assert devices.Devices(given, names, 1) if table == "devices" else links.Links(given, names)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+def test_make_passes_names_with_spaces_on_as_they_are() -> None:
+    given = ["make", "-n", "sim", "OUT=my folder", "RUN=a run.toml", "N=3"]
+    said = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert shlex.split(said.splitlines()[-1])[1:] == "run|a run.toml|--set|run.clients=3|--out|my folder".split("|")
