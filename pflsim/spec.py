@@ -7,7 +7,6 @@ settings, which `pflsim.study` checks against the file that they name.
 
 import difflib
 import json
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -19,13 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from pflsim.errors import DescriptionError
 from pflsim.learning.training import Training
+from pflsim.values import DEEPEST, plain
 
 Positive = Annotated[int, Field(gt=0)]
 
-MOST = 1e30
-"""No number may be larger: models are float32, which ends at 3.4e38, and what is worked out from it must fit too."""
 MOST_CLIENTS = 1_000_000
-DEEPEST = 20  # tables in tables
 LEAST_PATIENCE_S = 5.0
 
 
@@ -226,9 +223,9 @@ def with_algorithm(tables: dict[str, Any], name: str) -> dict[str, Any]:
 
 def validate(tables: Mapping[str, Any]) -> Description:
     """The description that `tables` make. Raises DescriptionError for the first thing that is wrong."""
-    _require_plain(tables, "")
+    given = plain(tables)
     try:  # as JSON, in which strict means what TOML means: a list is a list, 1 is 1.0 too, and true is no number
-        description = Description.model_validate_json(json.dumps(tables), strict=True)
+        description = Description.model_validate_json(json.dumps(given), strict=True)
     except pydantic.ValidationError as problem:
         raise _first_problem(problem) from None
     _check_together(description)
@@ -248,35 +245,6 @@ def _check_together(description: Description) -> None:
         reason = "a process that has much to compute, or a busy machine, answers later without being stuck"
         raise DescriptionError("run.patience_s", run.patience_s, f"must be at least {LEAST_PATIENCE_S:g}: {reason}")
     description.training.check(min(run.rounds, run.stop.rounds or run.rounds))
-
-
-def _require_plain(value: Any, key: str, depth: int = 0) -> None:
-    """Refuse what a description cannot hold, such as dates, or what could not be written down again as it was."""
-    if isinstance(value, Mapping) and depth <= DEEPEST:
-        for name, inner in value.items():
-            _require_plain(name, f"{key or 'the description'}: a key") if not isinstance(name, str) else None
-            _require_plain(inner, f"{key}.{name}".removeprefix("."), depth + 1)
-    elif isinstance(value, list | tuple) and depth <= DEEPEST:
-        for position, inner in enumerate(value):
-            _require_plain(inner, f"{key}.{position}", depth + 1)
-    elif isinstance(value, Mapping | list | tuple):
-        raise DescriptionError(key, "...", f"nests tables deeper than {DEEPEST}")
-    elif type(value) in (int, float):
-        _require_size(value, key)
-    elif isinstance(value, str):
-        if "\0" in value or value != value.encode(errors="replace").decode():
-            raise DescriptionError(key, value, "must be text in Unicode, without zero characters")
-    elif value is not None and type(value) is not bool:
-        kind = type(value).__name__
-        raise DescriptionError(key, value, f"must be text, a number, true or false, a list or a table, not a {kind}")
-
-
-def _require_size(value: int | float, key: str) -> None:
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise DescriptionError(key, value, "must be a whole number of at most 64 bits")
-    endless = value == math.inf and key.startswith(("links.", "devices."))  # a rate or a speed
-    if not (abs(value) <= MOST or endless):
-        raise DescriptionError(key, value, f"must be a finite number, at most {MOST:g} in size")
 
 
 def client_names(clients: int) -> tuple[str, ...]:

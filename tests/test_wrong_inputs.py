@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from datetime import date, datetime, time
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,14 @@ def test_the_command_ends_with_2_and_one_sentence(command: str, text: str, tmp_p
     )
     assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["wrong.toml"]
+
+
+def test_numbers_of_numpy_and_any_mapping_are_taken_from_python() -> None:
+    given = description(training__step_size=np.float32(0.5), run__clients=np.int64(4))
+    found = validate(MappingProxyType(given))
+    assert (found.training.step_size, found.run.clients) == (0.5, 4)
+    with pytest.raises(DescriptionError, match=r"run = 5: must have text for its keys"):
+        validate(description(run={5: 1}))
 
 
 # data files
