@@ -5,10 +5,10 @@ RUN ?= launch/runs/start-here.toml
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-overrides = $(if $(N),--set run.clients=$(N)) $(if $(DATA),--set data.name=$(DATA)) \
-            $(if $(MODEL),--set model.name=$(MODEL)) $(if $(ROUNDS),--set run.rounds=$(ROUNDS)) \
-            $(if $(SEED),--set run.seed=$(SEED)) $(if $(ALGORITHM),--algorithm $(ALGORITHM)) \
-            $(if $(OUT),--out $(OUT))
+overrides = $(if $(N),--set "run.clients=$(N)") $(if $(DATA),--set "data.name=$(DATA)") \
+            $(if $(MODEL),--set "model.name=$(MODEL)") $(if $(ROUNDS),--set "run.rounds=$(ROUNDS)") \
+            $(if $(SEED),--set "run.seed=$(SEED)") $(if $(ALGORITHM),--algorithm "$(ALGORITHM)") \
+            $(if $(OUT),--out "$(OUT)")
 
 .PHONY: help setup sim test check bench data clean
 
@@ -33,7 +33,7 @@ $(INSTALLED): pyproject.toml
 	@touch $(INSTALLED)
 
 sim: $(INSTALLED)
-	@$(BIN)/pflsim run $(RUN) $(overrides)
+	@$(BIN)/pflsim run "$(RUN)" $(overrides)
 
 test: $(INSTALLED)
 	$(BIN)/pytest $(PYTEST)
@@ -49,7 +49,7 @@ bench: $(INSTALLED)
 
 data: $(INSTALLED)
 	@test -n "$(DATA)" || { echo "which one? make data DATA=mnist (or fashion-mnist, cifar10, svhn, emnist, har)"; exit 2; }
-	@$(BIN)/python -m pflsim.data.download $(DATA) $(or $(DIR),data)
+	@$(BIN)/python -m pflsim.data.download "$(DATA)" "$(or $(DIR),data)"
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -17,7 +17,8 @@ def run(
         tables, name = dict(description), "run"
     else:
         tables, name = read(Path(description)), Path(description).stem
-    tables["run"] = {"name": name} | dict(tables.get("run", {}))
+    if isinstance(tables.setdefault("run", {}), Mapping):
+        tables["run"] = {"name": name} | dict(tables["run"])
     if "algorithm" in settings:
         tables = with_algorithm(tables, settings.pop("algorithm"))
     for key, value in settings.items():

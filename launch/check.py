@@ -42,7 +42,7 @@ def _plan(description: Description) -> Table:
 
     study = Study(description, b"check")
     plan = study.plan()
-    facts, cohort = plan["facts"], plan["cohort"]
+    facts, cohort = plan["facts"], _working(study, plan["cohort"])
     clients = len(assignments(description))
     memory_gb = _memory_bytes(description, study) / 1e9
     up_bytes = sum(tensor.numel() * tensor.element_size() for tensor in _first_answer(study).values())
@@ -56,6 +56,13 @@ def _plan(description: Description) -> Table:
     for warning in plan["warnings"]:
         table.add_row("warning", escape(warning))
     return table
+
+
+def _working(study: "Study", asked: int) -> int:
+    """How many clients work in a round: those that the schedule asks, unless the method lets others work."""
+    if not hasattr(study.method, "participants"):
+        return asked
+    return len(study.participants(study.method.server_init(study.federation), study.round(0)))
 
 
 def _megabytes(payload_bytes: int, cohort: int) -> str:

@@ -118,7 +118,8 @@ def _tables(description: Path, settings: tuple[str, ...], algorithm: str | None)
     from pflsim.spec import override, read, with_algorithm
 
     tables = read(description)
-    tables.setdefault("run", {}).setdefault("name", description.stem)
+    if isinstance(tables.setdefault("run", {}), dict):
+        tables["run"].setdefault("name", description.stem)
     if algorithm:
         tables = with_algorithm(tables, algorithm)
     for assignment in settings:

@@ -123,7 +123,8 @@ class LocalRun:
     def _build(self) -> None:
         order = {
             "tables": self.description.as_tables(),
-            "later": [table.model_dump() for table in self._later],
+            "at": self.description.algorithm.at,
+            "later": [(table.model_dump(), table.at) for table in self._later],
             "run_id": secrets.token_bytes(8),
             "start": start_method(self.description),
         }

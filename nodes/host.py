@@ -147,9 +147,11 @@ def build(order: dict[str, Any]) -> Any:
     from pflsim.spec import Algorithm, validate
     from pflsim.study import Study
 
-    study = Study(validate(order["tables"]), order["run_id"])
-    for later in order["later"]:
-        study.require(Algorithm(**later))
+    description = validate(order["tables"])
+    method = description.algorithm.placed(order["at"])
+    study = Study(description.model_copy(update={"algorithm": method}), order["run_id"])
+    for table, at in order["later"]:
+        study.require(Algorithm(**table).placed(at))
     return study
 
 

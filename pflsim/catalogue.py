@@ -8,13 +8,14 @@ the keyword parameters of that function, or the fields of that dataclass. Nothin
 import difflib
 import importlib
 import inspect
+import json
 import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import pydantic
 
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, PflsimError
 
 ROOMS = ("algorithms", "models", "datasets", "partitions", "schedules", "samplings", "topologies")
 
@@ -56,11 +57,35 @@ def _find_outside(name: str, key: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as problem:
-        raise DescriptionError(key, name, f"cannot be imported ({problem})") from problem
+    except Exception as problem:  # whatever a module of the user's raises when it is imported
+        raise DescriptionError(key, name, f"cannot be imported ({_told(problem)})") from problem
     if not callable(found):
         raise DescriptionError(key, name, "must name a function or a class")
+    try:
+        settings_of(found), _hints(found)
+    except Exception as problem:
+        reason = "must name a function or a class whose parameters can be told, with types that can be read"
+        raise DescriptionError(key, name, f"{reason} ({_told(problem)})") from problem
     return found
+
+
+def made(
+    found: Callable[..., Any], key: str, name: str, kind: type | tuple[type, ...], *given: object, **settings: object
+) -> Any:
+    """What the part that `name` stands for at `key` makes of `given` and its settings.
+
+    Raises DescriptionError where it raises something itself, or makes something that is not of `kind`.
+    """
+    try:
+        result = found(*given, **settings)
+    except PflsimError:
+        raise
+    except Exception as problem:
+        raise DescriptionError(key, name, f"cannot be built: {_told(problem)}") from problem
+    if not isinstance(result, kind):
+        kinds = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+        raise DescriptionError(key, name, f"must make a {kinds}, not a {type(result).__name__}")
+    return result
 
 
 def settings_of(found: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -71,12 +96,15 @@ def settings_of(found: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def validated(found: Callable[..., Any], given: Mapping[str, object], key: str) -> dict[str, Any]:
-    """`given`, checked and converted by the types of `found`'s settings; refuses unknown keys and wrong values."""
+    """`given`, checked by the types of `found`'s settings; refuses unknown keys and wrong values.
+
+    A whole number will do for a float, and a list for a tuple; nothing else is converted.
+    """
     known = settings_of(found)
     for name, value in given.items():
         if name not in known:
             raise DescriptionError(f"{key}.{name}", value, f"unknown key; {near_match(name, sorted(known))}")
-    hints = get_type_hints(found.__init__ if inspect.isclass(found) else found)
+    hints = _hints(found)
     settings = {}
     for name, parameter in known.items():
         if name not in given:
@@ -85,8 +113,17 @@ def validated(found: Callable[..., Any], given: Mapping[str, object], key: str) 
             settings[name] = parameter.default
             continue
         try:
-            settings[name] = pydantic.TypeAdapter(hints[name]).validate_python(given[name])
+            value = json.dumps(given[name])  # as JSON: see `pflsim.spec.validate`
+            settings[name] = pydantic.TypeAdapter(hints.get(name, Any)).validate_json(value, strict=True)
         except pydantic.ValidationError as problem:
             reason = "; ".join(error["msg"].lower() for error in problem.errors())
             raise DescriptionError(f"{key}.{name}", given[name], reason) from problem
     return settings
+
+
+def _hints(found: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(found.__init__ if inspect.isclass(found) else found)
+
+
+def _told(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}".splitlines()[0]

@@ -20,7 +20,8 @@ def effective(description: Description) -> dict[str, Any]:
         if key in tables:
             tables[key] = {"name": tables[key]["name"]} | _settings(room, tables[key], "name", key)
     tables["beside"] = [
-        {"name": table["name"]} | _settings("algorithms", table, "name", "beside") for table in tables["beside"]
+        {"name": table["name"]} | _settings("algorithms", table, "name", f"beside.{position}")
+        for position, table in enumerate(tables["beside"])
     ]
     schedule = tables["schedule"]
     tables["schedule"] = {"kind": schedule["kind"]} | _settings("schedules", schedule, "kind", "schedule")

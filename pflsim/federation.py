@@ -6,8 +6,10 @@ several methods share of arithmetic is here too, beside `pflsim.learning.vector.
 test of a step size.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,6 +18,7 @@ from pflsim.errors import DescriptionError
 from pflsim.learning.task import Task, Training
 from pflsim.learning.vector import Layout
 from pflsim.rng import stream
+from pflsim.topology import lambda_max
 
 Tensors = dict[str, torch.Tensor]
 
@@ -50,6 +53,14 @@ class Federation:
     layout: Layout
     training: Training
     seed: int
+
+    @cached_property
+    def lambda_max(self) -> float:
+        """The largest eigenvalue of the Laplacian of `graph`, 0 without one; once, for it costs N^3.
+
+        To nine digits, so that how many threads worked it out does not show in a model.
+        """
+        return 0.0 if self.graph is None else float(f"{lambda_max(self.graph):.9g}")
 
     def rng(self, purpose: str) -> np.random.Generator:
         """The server's stream for `purpose` during set-up."""
@@ -109,11 +120,20 @@ def pulled(own: torch.Tensor, others: Sequence[torch.Tensor], strengths: Iterabl
     return moved.to(own.dtype)
 
 
+def require_number(key: str, value: float, least: float, *, above: bool = False) -> None:
+    """Refuses what is not a finite number from `least` (or `above` it). Raises DescriptionError naming `key`."""
+    if not (value > least if above else value >= least) or value == math.inf:
+        raise DescriptionError(key, value, f"must be a finite number {'above' if above else 'from'} {least:g}")
+
+
 def require_stable(key: str, value: object, factor: float, formula: str, allow_unstable: bool) -> list[str]:
     """Refuses a step whose `factor` is 2 or more: it diverges. Above 1 it overshoots: a warning is returned.
 
-    `formula` says in symbols what `factor` is. Raises DescriptionError naming `key`.
+    `formula` says in symbols what `factor` is; negative or not finite, it is refused in any case. Raises
+    DescriptionError naming `key`.
     """
+    if not 0.0 <= factor < math.inf:
+        raise DescriptionError(key, value, f"{formula} = {factor:.4g} must be a finite number from 0")
     if factor >= 2.0 and not allow_unstable:
         reason = f"{formula} = {factor:.4g} must be below 2 or the method diverges"
         raise DescriptionError(key, value, f"{reason}; allow_unstable = true lets it run")

@@ -6,6 +6,7 @@ settings, which `pflsim.study` checks against the file that they name.
 """
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -13,13 +14,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from pflsim.errors import DescriptionError
 from pflsim.learning.training import Training
+from pflsim.values import DEEPEST, plain
 
 Positive = Annotated[int, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+
+MOST_CLIENTS = 1_000_000
+LEAST_PATIENCE_S = 5.0
 
 
 class _Table(BaseModel):
@@ -30,7 +34,7 @@ class _Named(BaseModel):
     """A table that names a part; what else it says are that part's settings."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    name: str
+    name: Annotated[str, Field(max_length=200, pattern=r"^([\w-]+|[\w.]+:\w+)$")]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -57,10 +61,10 @@ class Seeds(_Table):
 class Run(_Table):
     """`[run]`: what is run, for how long, and in how many processes."""
 
-    name: Annotated[str, Field(pattern=r"^[\w.-]+$")] = "run"
+    name: Annotated[str, Field(max_length=100, pattern=r"^[\w.-]+$")] = "run"
     seed: Seeds = Seeds()
     rounds: Positive = 30
-    clients: Positive = 40
+    clients: Annotated[int, Field(gt=0, le=MOST_CLIENTS)] = 40
     clients_per_process: Positive = 1
     eval_every: Annotated[int, Field(ge=0)] = 1
     eval_every_s: Annotated[float, Field(ge=1e-6)] | None = None
@@ -68,7 +72,7 @@ class Run(_Table):
     device: str = "cpu"
     transport: Literal["ipc", "tcp"] = "ipc"
     start: Literal["auto", "fork", "spawn"] = "auto"
-    patience_s: Annotated[float, Field(gt=0)] = 600.0
+    patience_s: float = 600.0
 
     @model_validator(mode="before")
     @classmethod
@@ -80,7 +84,20 @@ class Run(_Table):
 
 
 class Algorithm(_Named):
-    """`[algorithm]`: the method and its settings."""
+    """`[algorithm]`, or one of `beside`: the method and its settings."""
+
+    _at: str = PrivateAttr("algorithm")
+
+    @property
+    def at(self) -> str:
+        """The key at which the description has it, for errors."""
+        return self._at
+
+    def placed(self, at: str) -> "Algorithm":
+        """The same method, found at the key `at`."""
+        moved = self.model_copy()
+        moved._at = at
+        return moved
 
 
 class Data(_Named):
@@ -142,6 +159,11 @@ class Description(_Table):
     versions: dict[str, str] = {}
     """What a run was made with: its `run.toml` says it, so that it can be run again as it stands."""
 
+    def model_post_init(self, _: Any) -> None:
+        """Tell the methods beside the description's own where they stand."""
+        for position, table in enumerate(self.beside):
+            table._at = f"beside.{position}"
+
     def as_tables(self) -> dict[str, Any]:
         """The effective description as plain tables, without what is absent."""
         return {key: _without_none(value) for key, value in self.model_dump().items() if value is not None}
@@ -162,6 +184,8 @@ def read(path: Path) -> dict[str, Any]:
         raise DescriptionError("file", str(path), f"cannot be read ({problem.strerror})") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise DescriptionError("file", str(path), f"is not TOML: {problem}") from problem
+    except RecursionError:
+        raise DescriptionError("file", str(path), f"nests tables deeper than {DEEPEST}") from None
 
 
 def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:
@@ -171,7 +195,7 @@ def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:
         raise DescriptionError("--set", assignment, 'must be KEY=VALUE, such as run.rounds=10 or links="wifi"')
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         value = text
     return override_value(tables, key.strip(), value)
 
@@ -185,6 +209,8 @@ def override_value(tables: dict[str, Any], key: str, value: Any) -> dict[str, An
         inner = table.get(part, {})
         if not isinstance(inner, Mapping):
             mend = f"{part} is {inner!r} here, not a table: replace it as a whole, {part} = {{ ... }}"
+            if part in ("links", "devices"):
+                mend += f', such as {{ preset = "{inner}", ... }} with what is different'
             raise DescriptionError(key, value, mend)
         table[part] = dict(inner)
         table = table[part]
@@ -194,15 +220,17 @@ def override_value(tables: dict[str, Any], key: str, value: Any) -> dict[str, An
 
 def with_algorithm(tables: dict[str, Any], name: str) -> dict[str, Any]:
     """`tables` for the method `name` alone: with the settings that the description has for it, if it has any."""
-    known = [tables.get("algorithm", {}), *tables.get("beside", [])]
+    beside = tables.get("beside", [])
+    known = [tables.get("algorithm"), *(beside if isinstance(beside, list | tuple) else [])]
     chosen = next((table for table in known if _same_name(table, name)), {"name": name})
     return {key: value for key, value in tables.items() if key != "beside"} | {"algorithm": chosen}
 
 
 def validate(tables: Mapping[str, Any]) -> Description:
     """The description that `tables` make. Raises DescriptionError for the first thing that is wrong."""
-    try:
-        description = Description.model_validate(tables)
+    given = plain(tables)
+    try:  # as JSON, in which strict means what TOML means: a list is a list, 1 is 1.0 too, and true is no number
+        description = Description.model_validate_json(json.dumps(given), strict=True)
     except pydantic.ValidationError as problem:
         raise _first_problem(problem) from None
     _check_together(description)
@@ -218,6 +246,10 @@ def _check_together(description: Description) -> None:
         raise DescriptionError("run.start", "fork", 'is not safe on this system; use "spawn"')
     if run.stop.accuracy is not None and run.eval_every == 0 and run.eval_every_s is None:
         raise DescriptionError("run.stop.accuracy", run.stop.accuracy, "needs run.eval_every of at least 1")
+    if run.patience_s < LEAST_PATIENCE_S:
+        reason = "a process that has much to compute, or a busy machine, answers later without being stuck"
+        raise DescriptionError("run.patience_s", run.patience_s, f"must be at least {LEAST_PATIENCE_S:g}: {reason}")
+    description.training.check(min(run.rounds, run.stop.rounds or run.rounds))
 
 
 def client_names(clients: int) -> tuple[str, ...]:
@@ -245,6 +277,14 @@ def _first_problem(problem: pydantic.ValidationError) -> DescriptionError:
     if error["type"] == "missing":
         return DescriptionError(key, None, _REQUIRED.get(key, "is required"))
     expected = error["msg"][0].lower() + error["msg"][1:]
+    if error["type"] in ("model_type", "dataclass_type", "dict_type"):
+        expected = "must be a table"
+    if key in ("links", "devices"):
+        expected = "must be a preset's name or a table"
+    if key == "beside":
+        expected = 'must be a list of tables, such as [{ name = "local" }]'
+    if error["type"] == "string_pattern_mismatch" and where[-1:] == ["name"] and key != "run.name":
+        expected = 'must be a name of letters, digits, - and _, or your own "package.module:name"'
     if key == "run.seed":
         expected = "must be a whole number, or { data = 1, init = 2, train = 3 }"
     if error["type"] == "literal_error" and isinstance(error["input"], str):
@@ -263,8 +303,8 @@ def _known_keys(path: Sequence[str | int]) -> list[str]:
     return sorted(field.name for field in fields(table)) if is_dataclass(table) else sorted(table.model_fields)
 
 
-def _same_name(table: Mapping[str, Any], name: str) -> bool:
-    return str(table.get("name", "")).replace("_", "-") == name.replace("_", "-")
+def _same_name(table: object, name: str) -> bool:
+    return isinstance(table, Mapping) and str(table.get("name", "")).replace("_", "-") == name.replace("_", "-")
 
 
 def _without_none(value: Any) -> Any:

@@ -4,7 +4,8 @@ A host builds it once; every process that it forks finds it in memory. Nothing h
 """
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -20,6 +21,7 @@ from pflsim.effective import effective
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.model import load as load_model
+from pflsim.learning.model import require_batches
 from pflsim.learning.task import Split, Task, Work
 from pflsim.learning.vector import Network, unchanged
 from pflsim.messages.wire import Message
@@ -51,8 +53,9 @@ class Study:
         self.names = client_names(description.run.clients)
         self.number_of = {name: number for number, name in enumerate(self.names)}
         self._check_names()
-        self.method, self.method_name = self._method(description.algorithm), description.algorithm.name
         self.warnings: list[str] = []
+        with reported_at(description.algorithm.at):
+            self.method, self.method_name = self._method(description.algorithm), description.algorithm.name
         self.schedule = self._schedule()
         self.training = description.training
         self.data: Data = load_data(description.data.model_dump(), description.run.seed.data, len(self.names))
@@ -64,6 +67,8 @@ class Study:
         self._x, self._y = torch.from_numpy(self.data.x), torch.from_numpy(self.data.y)
         self.initial = self.network.initial(stream(description.run.seed.init, "init"))
         self.federation = self._federation()
+        self._check_cohort()
+        require_batches(self.network, self.training, self.names, self.federation.sizes.tolist(), self._evaluated())
         self.devices = Devices(
             description.devices,
             self.names,
@@ -77,14 +82,16 @@ class Study:
             Availability(description.availability, self.names, description.run.seed.train), self.faults
         )
         self._check_losses()
-        self.warnings += self._checked(self.method)
+        with reported_at(description.algorithm.at):
+            self.warnings += self._checked(self.method)
         self.cohorts = Cohorts(self.schedule, self._population(), description.run.seed.train)
         if self.cohorts.needs_losses:
             _received_model(self._first_down(), self.network.layout.dimension)
 
     def require(self, table: Algorithm) -> None:
         """Raises DescriptionError if the method of `table` could not run in the place of this study's own."""
-        self._checked(self._method(table))
+        with reported_at(table.at):
+            self._checked(self._method(table))
 
     @property
     def rounds(self) -> int:
@@ -269,7 +276,17 @@ class Study:
 
     def _check_names(self) -> None:
         if self.description.algorithm.name == "server":
-            raise DescriptionError("algorithm.name", "server", "is not a method")
+            raise DescriptionError(f"{self.description.algorithm.at}.name", "server", "is not a method")
+
+    def _check_cohort(self) -> None:
+        """Warn of a cohort that is larger than the federation; refuse one that cannot be drawn by samples."""
+        clients, able = len(self.names), int(np.count_nonzero(self.federation.sizes))
+        cohort = getattr(self.schedule, "cohort", None)
+        if cohort is not None and cohort > clients:
+            self.warnings.append(f"schedule.cohort = {cohort}: there are {clients} clients, all of whom work")
+        if getattr(self.schedule, "sampling", "") == "by-samples" and self.schedule.size(clients) > able:
+            reason = f"draws {self.schedule.size(clients)} clients, of whom only {able} have samples: a smaller cohort"
+            raise DescriptionError("schedule.sampling", "by-samples", reason)
 
     def dispatch_rng(self, dispatched: int) -> np.random.Generator:
         """Decides who gets work when a schedule without rounds hands out the next piece."""
@@ -277,8 +294,12 @@ class Study:
 
     def _schedule(self) -> Schedule:
         table = self.description.schedule
+        if ":" in table.kind:
+            known = ", ".join(catalogue.names("schedules"))
+            raise DescriptionError("schedule.kind", table.kind, f"must be one of {known}: servers know no others")
         found = catalogue.find("schedules", table.kind, "schedule.kind")
-        schedule: Schedule = found(**catalogue.validated(found, table.settings, "schedule"))
+        settings = catalogue.validated(found, table.settings, "schedule")
+        schedule: Schedule = catalogue.made(found, "schedule.kind", table.kind, object, **settings)
         self.warnings += schedule.check(len(self.names), self.method)
         return schedule
 
@@ -305,7 +326,8 @@ class Study:
         if missing:
             expected = f"has no {', '.join(missing)}; pflsim/method.py tells what a method must have"
             raise DescriptionError("algorithm.name", table.name, expected)
-        return found(**catalogue.validated(found, table.settings, "algorithm"))
+        settings = catalogue.validated(found, table.settings, "algorithm")
+        return catalogue.made(found, "algorithm.name", table.name, object, **settings)
 
     def _checked(self, method: Any) -> list[str]:
         return list(method.check(self.federation)) if hasattr(method, "check") else []
@@ -325,6 +347,11 @@ class Study:
             seed=self.description.run.seed.train,
         )
 
+    def _evaluated(self) -> list[int]:
+        """The samples of each client's smallest part that is evaluated and not empty; 0 where all are."""
+        parts = [[len(getattr(part, split)) for split in self.evaluated_splits] for part in self.data.partition.parts]
+        return [min((size for size in sizes if size), default=0) for sizes in parts]
+
     def _main_labels(self) -> list[int] | None:
         """The most frequent training label of each client (the least of equal ones); None where there are none."""
         if not self.data.classes:
@@ -338,9 +365,22 @@ class Study:
         found = catalogue.find("topologies", table.name, "topology.name")
         settings = catalogue.validated(found, table.settings, "topology")
         rng = stream(self.description.run.seed.data, "topology")
-        graph: np.ndarray = found(labels, sizes, rng, **settings)
+        given = (labels, sizes, rng)
+        graph: np.ndarray = catalogue.made(found, "topology.name", table.name, np.ndarray, *given, **settings)
         self.warnings += topology.checked(graph, len(labels))
         return graph
+
+
+@contextmanager
+def reported_at(at: str) -> Iterator[None]:
+    """Let errors about `algorithm` name the key `at`, where the description has that method."""
+    try:
+        yield
+    except DescriptionError as problem:
+        if problem.key.split(".")[0] != "algorithm":
+            raise
+        key = at + problem.key.removeprefix("algorithm")
+        raise DescriptionError(key, problem.value, problem.expected) from problem
 
 
 def _received_model(down: Tensors, dimension: int) -> torch.Tensor:

@@ -2,6 +2,9 @@
 
 import os
 import re
+import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -16,7 +19,7 @@ from pflsim import catalogue
 from pflsim.data.loading import DataSettings
 from pflsim.learning.training import Training
 from pflsim.schedules.sync import Sync
-from pflsim.spec import Description, Run, Stop, client_names, override_value, read, validate
+from pflsim.spec import Description, Run, Stop, client_names, override_value, read, validate, with_algorithm
 from pflsim.study import Study
 from pflsim.timing import devices, links
 
@@ -174,3 +177,19 @@ def test_the_tables_of_devices_and_links_in_the_readme_are_valid(tmp_path: Path,
     given = read(tmp_path / "shown.toml")[table]
     names = ("server", "c000", "c001", "c002", "c003")
     assert devices.Devices(given, names, 1) if table == "devices" else links.Links(given, names)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+def test_make_passes_names_with_spaces_on_as_they_are() -> None:
+    given = ["make", "-n", "sim", "OUT=my folder", "RUN=a run.toml", "N=3"]
+    said = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    run, path, *overrides = shlex.split(said.splitlines()[-1])[1:]
+    assert (run, path, overrides) == ("run", "a run.toml", ["--set", "run.clients=3", "--out", "my folder"])
+
+
+@pytest.mark.parametrize("clients", [3, 40, 300])
+def test_the_first_study_takes_any_method_and_any_number_of_clients(clients: int) -> None:
+    tables = override_value(read(ROOT / "launch" / "runs" / "start-here.toml"), "run.clients", clients)
+    for name in catalogue.names("algorithms"):
+        told = Study(validate(with_algorithm(tables, name)), b"tried").warnings
+        assert [warning for warning in told if "overshoots" in warning] == [], name

@@ -262,12 +262,12 @@ def test_the_largest_number_there_is_is_still_a_number(launch: Launch) -> None:
 
 
 def test_whoever_is_stuck_for_longer_than_the_patience_ends_the_run_and_is_named(launch: Launch) -> None:
-    run = launch(accident("is stuck", run__patience_s=1.5))
+    run = launch(accident("is stuck", run__patience_s=5.0))
     assert run.finish(within_s=30) == FAILED
     assert re.search(r"has waited \d+ s: 3/4 have sent their RESULT, waiting for c002", failed(run, "server"))
 
 
 def test_whoever_does_not_join_within_the_patience_ends_the_run_and_is_named(launch: Launch) -> None:
-    run = launch(accident("is stuck joining", run__patience_s=1.5))
+    run = launch(accident("is stuck joining", run__patience_s=5.0))
     assert run.finish(within_s=30) == FAILED
     assert re.search(r"has waited \d+ s: 3/4 joined, waiting for c002", failed(run, "server"))

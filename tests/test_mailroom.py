@@ -263,7 +263,7 @@ def test_the_ledger_names_one_lost_one_doubled_and_one_truncated_message(tmp_pat
         }[fields["sender"]]
 
     with pytest.raises(RunFailed) as problem:
-        run_here(description(SMALL, run__patience_s=2.5), tmp_path / "out", with_proxy(mischief))
+        run_here(description(SMALL, run__patience_s=5.0), tmp_path / "out", with_proxy(mischief))
     waits = "2/4 have sent their RESULT, waiting for c000, c001"
     assert problem.value.actor == "server" and waits in problem.value.reason
 

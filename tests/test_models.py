@@ -1,4 +1,4 @@
-"""The models of the specification have exactly the parameter counts that it states."""
+"""The models have exactly the parameter counts that they state."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def a_network(shape, classes, **table):
         (64_102, (3, 32, 32), 10, {"name": "cnn-fedu"}),
     ],
 )
-def test_a_model_has_exactly_the_parameters_of_the_specification(count, shape, classes, table):
+def test_a_model_has_exactly_the_parameters_that_it_states(count, shape, classes, table):
     net = a_network(shape, classes, **table)
     assert net.layout.dimension == count
     w = net.initial(stream(1, "initial"))

@@ -27,7 +27,7 @@ from typing import Literal
 import torch
 
 from pflsim.errors import DescriptionError
-from pflsim.federation import Answer, Client, Federation, Round, Tensors, require_stable
+from pflsim.federation import Answer, Client, Federation, Round, Tensors, require_number, require_stable
 from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import average
 
@@ -44,6 +44,11 @@ class Ditto:
 
     def check(self, federation: Federation) -> list[str]:
         training = federation.training
+        require_number("algorithm.lam", self.lam, 0)
+        if self.personal_steps is not None:
+            require_number("algorithm.personal_steps", self.personal_steps, 1)
+        if self.eta_p is not None:
+            require_number("algorithm.eta_p", self.eta_p, 0, above=True)
         if self.order == "interleave" and training.momentum:
             raise DescriptionError("algorithm.order", self.order, "has no momentum; set training.momentum = 0")
         if self.order == "interleave" and self.personal_steps is not None:

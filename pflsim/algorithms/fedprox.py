@@ -18,7 +18,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_stable
+from pflsim.federation import (
+    Answer,
+    Client,
+    Federation,
+    Round,
+    Tensors,
+    mixed,
+    moved,
+    require_number,
+    require_stable,
+)
 from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import average
 
@@ -32,6 +42,7 @@ class FedProx:
     allow_unstable: bool = False
 
     def check(self, federation: Federation) -> list[str]:
+        require_number("algorithm.mu", self.mu, 0)
         factor = federation.training.step_size * self.mu
         return require_stable("algorithm.mu", self.mu, factor, "eta mu", self.allow_unstable)
 

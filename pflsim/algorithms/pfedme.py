@@ -16,6 +16,9 @@ A round:
 Communication per visit: 1 vector [d] down (x), 1 up (w_i). Gradients per visit: R Q.
 State: x at the server; theta_i and w_i [d] at the client, and eta_p.
 
+Without `lam` lambda is 15, as in most of the paper's runs, or 1 / eta where 15 would overshoot (eta of the first
+round).
+
 Readings. The authors' code averages with weights n_i, lets all clients train in every round (`train_all`;
 only the drawn ones are averaged), has mu = 0.001 for every model, and goes on from the last theta in the next
 outer step. What it prints as the accuracy of the personalised model is that of w_i after the visit
@@ -31,17 +34,19 @@ from typing import Literal
 import torch
 
 from pflsim.errors import DescriptionError
-from pflsim.federation import Answer, Client, Federation, Round, Tensors, require_stable
-from pflsim.learning.task import Task, Work
+from pflsim.federation import Answer, Client, Federation, Round, Tensors, require_number, require_stable
+from pflsim.learning.task import Task, Training, Work
 from pflsim.learning.vector import average
 from pflsim.learning.whole_data import smoothness
+
+PAPERS_LAMBDA = 15.0
 
 
 @dataclass(frozen=True)
 class PFedMe:
     """theta_i minimises f_i near w; w follows theta_i; x is the mean of the w_i."""
 
-    lam: float = 15.0  # lambda, how strongly theta and w pull at each other
+    lam: float | None = None  # lambda, how strongly theta and w pull at each other; None: 15, or 1 / eta if smaller
     inner_steps: int = 5  # Q (the paper's K)
     eta_p: float | None = None  # step size of theta; None: min(0.1, 1 / (L + lambda)) for each client
     beta: float = 1.0  # how far the server goes towards the mean
@@ -54,15 +59,17 @@ class PFedMe:
 
     def check(self, federation: Federation) -> list[str]:
         training = federation.training
+        self._check_ranges()
         for name in ("momentum", "weight_decay"):
             if getattr(training, name):
                 reason = "pfedme has steps of its own: set it to 0 (algorithm.mu is the weight decay of theta)"
                 raise DescriptionError(f"training.{name}", getattr(training, name), reason)
-        warnings = require_stable(
-            "algorithm.lam", self.lam, training.step_size * self.lam, "eta lambda", self.allow_unstable
-        )
+        lam = self._lam(training)
+        warnings = require_stable("algorithm.lam", lam, training.step_size * lam, "eta lambda", self.allow_unstable)
+        if self.lam is None and lam < PAPERS_LAMBDA:
+            warnings.append(f"algorithm.lam is {lam:.4g} = 1 / eta, as the paper's {PAPERS_LAMBDA:g} would overshoot")
         if self.eta_p is not None:
-            factor = self.eta_p * (self.lam + self.mu)
+            factor = self.eta_p * (lam + self.mu)
             formula = "eta_p (lambda + mu), before L is added,"
             warnings += require_stable("algorithm.eta_p", self.eta_p, factor, formula, self.allow_unstable)
         return warnings
@@ -74,7 +81,7 @@ class PFedMe:
         eta_p = self.eta_p
         if eta_p is None:
             L = smoothness(client.task, client.initial, client.rng("smoothness"))
-            eta_p = 1.0 / max(10.0, L + self.lam)
+            eta_p = 1.0 / max(10.0, L + self._lam(client.training))
         w0 = client.initial
         return {"theta": w0, "w": w0, "eta_p": torch.tensor(eta_p, dtype=torch.float64)}
 
@@ -84,14 +91,14 @@ class PFedMe:
     def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
         w = down["x"]
         theta = you["theta"] if self.theta_init == "persist" else w
-        eta_p = float(you["eta_p"])
+        eta_p, lam = float(you["eta_p"]), self._lam(task.training)
         for batch in task.batches(task.steps):
             if self.theta_init == "step":
                 theta = w
             for _ in range(self.inner_steps):
-                slope = task.grad(theta, batch).add_(theta - w, alpha=self.lam).add_(theta, alpha=self.mu)
+                slope = task.grad(theta, batch).add_(theta - w, alpha=lam).add_(theta, alpha=self.mu)
                 theta = theta.add(slope, alpha=-eta_p)
-            w = w - task.step_size * self.lam * (w - theta)
+            w = w - task.step_size * lam * (w - theta)
         return {**you, "theta": theta, "w": w}, {"w": w}
 
     def server_init(self, federation: Federation) -> Tensors:
@@ -113,3 +120,17 @@ class PFedMe:
 
     def server_work(self, federation: Federation, answers: Sequence[Answer]) -> float:
         return 2.0 * len(federation.initial) * len(answers)
+
+    def _lam(self, training: Training) -> float:
+        if self.lam is not None:
+            return self.lam
+        return PAPERS_LAMBDA if training.step_size * PAPERS_LAMBDA <= 1.0 else 1.0 / training.step_size
+
+    def _check_ranges(self) -> None:
+        require_number("algorithm.inner_steps", self.inner_steps, 1)
+        require_number("algorithm.mu", self.mu, 0)
+        require_number("algorithm.beta", self.beta, 0, above=True)
+        if self.lam is not None:
+            require_number("algorithm.lam", self.lam, 0)
+        if self.eta_p is not None:
+            require_number("algorithm.eta_p", self.eta_p, 0, above=True)

@@ -25,7 +25,7 @@ from typing import Literal
 import torch
 
 from pflsim.errors import DescriptionError
-from pflsim.federation import Answer, Client, Federation, Round, Tensors
+from pflsim.federation import Answer, Client, Federation, Round, Tensors, require_number
 from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import average
 from pflsim.learning.whole_data import full_gradient
@@ -39,6 +39,7 @@ class Scaffold:
     eta_g: float = 1.0  # step size of the server
 
     def check(self, federation: Federation) -> list[str]:
+        require_number("algorithm.eta_g", self.eta_g, 0, above=True)
         if self.option == "II" and federation.training.momentum:
             reason = "takes the mean gradient from x - y, which momentum falsifies; set training.momentum = 0"
             raise DescriptionError("algorithm.option", self.option, reason)

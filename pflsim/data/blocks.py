@@ -38,6 +38,7 @@ def blocks(pool: Pool, clients: int, recipe: Recipe, rng: np.random.Generator) -
     low, high = recipe.extra
     pool.require(0 <= low <= high, "extra_low", low, f"must be from 0 to extra_high = {high}")
     pool.require(recipe.multiplier >= 1, "multiplier", recipe.multiplier, "must be at least 1")
+    pool.require(0 <= recipe.sigma <= 10, "sigma", recipe.sigma, "must be from 0 to 10")
     shape = (clients, recipe.classes)
     shares = block_shares(counts, rng.lognormal(0.0, recipe.sigma, (pool.classes, *shape)), sets)
     lengths = shares * rng.integers(1, recipe.multiplier + 1, shape) + rng.integers(low, high + 1, shape)

@@ -29,7 +29,8 @@ def divide(pool: Pool, table: Mapping[str, Any], clients: int, key: str = "data.
     found = catalogue.find("partitions", name, f"{key}.name")
     checked = catalogue.validated(found, settings, key)
     pool = replace(pool, key=key, partition=name)
-    drawn = found(pool, clients, stream(pool.seed, "partition"), **checked)
+    kinds, rng = (Partition, Draw, list, tuple), stream(pool.seed, "partition")
+    drawn = catalogue.made(found, f"{key}.name", name, kinds, pool, clients, rng, **checked)
     if isinstance(drawn, Partition):
         return drawn
     draw = drawn if isinstance(drawn, Draw) else Draw(drawn)

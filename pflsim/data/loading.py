@@ -24,6 +24,9 @@ __all__ = ["Data", "DataSettings", "Dataset", "Part", "Partition", "PartitionRep
 
 Array = npt.NDArray[Any]
 
+MOST_CLASSES = 100_000
+"""More classes than any study has; a label beyond it is a mistake, and costs memory in every count by class."""
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -42,6 +45,16 @@ class Dataset:
 
     def __post_init__(self) -> None:
         """Check lengths, values and labels."""
+        for what, rows in (("x", self.x), ("x_test", self.x_test)):
+            if rows is not None:
+                shape = f"{what} must have a row at least and a number in each row, not the shape {rows.shape}"
+                require(rows.ndim >= 2 and rows.size > 0, "data.name", self.name, shape)
+                require(rows.dtype.kind in "uif", "data.name", self.name, f"{what} must be numbers, not {rows.dtype}")
+        count = f"has {self.classes} classes by its largest label: at most {MOST_CLASSES} make sense"
+        require(0 <= self.classes <= MOST_CLASSES, "data.name", self.name, count)
+        self._check_rows()
+
+    def _check_rows(self) -> None:
         per_row = {"y": self.y, "client": self.client, "context": self.context}
         per_test_row = {"y_test": self.y_test, "client_test": self.client_test}
         for x, columns in ((self.x, per_row), (self.x_test, per_test_row)):
@@ -145,7 +158,8 @@ def load(table: Mapping[str, Any], seed: int, clients: int) -> Data:
     DescriptionError, naming the key, for everything that cannot work.
     """
     common, own = settings(table)
-    dataset = catalogue.find("datasets", common.name, "data.name")(data_directory(common.dir), **own)
+    found = catalogue.find("datasets", common.name, "data.name")
+    dataset: Dataset = catalogue.made(found, "data.name", common.name, Dataset, data_directory(common.dir), **own)
     if common.test == "official" and dataset.y_test is None:
         raise DescriptionError("data.test", "official", f"{dataset.name} has no official test part here")
     rows = _pool_rows(dataset, common, seed)

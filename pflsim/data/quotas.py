@@ -27,6 +27,13 @@ def label_sets(pool: Pool, clients: int, k: int, labels: Labels, rng: np.random.
     return sets
 
 
+def uniform_sizes(pool: Pool, clients: int, low: int, high: int, least: int, rng: np.random.Generator) -> Indices:
+    """Sizes drawn uniformly from [low, high], [N], where `low` must be at least `least`."""
+    pool.require(least <= low <= high, "low", low, f"must be from {least} to high = {high}")
+    sizes: Indices = rng.integers(low, high + 1, clients)
+    return sizes
+
+
 def range_sizes(
     pool: Pool, clients: int, low: int, high: int, use: float, rng: np.random.Generator
 ) -> npt.NDArray[np.float64]:

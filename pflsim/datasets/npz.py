@@ -34,6 +34,10 @@ def npz(directory: Path, *, file: str, classes: int | None = None, channels_last
     x, y, x_test, y_test, client, client_test = read_npz(path, "data.file", wanted)
     if x is None or y is None:
         raise DescriptionError("data.file", file, "must have the arrays x and y (or x_train and y_train)")
+    for what, array in (("x", x), ("x_test", x_test)):
+        if array is not None and (array.dtype.kind not in "buif" or array.ndim < 2):
+            reason = f"{what} must be [n, ...] real numbers, at least one to a row, not {array.dtype} {array.shape}"
+            raise DescriptionError("data.file", file, reason)
     y, y_test = _targets(y, file), None if y_test is None else _targets(y_test, file)
     if classes is None:
         both = y if y_test is None else np.concatenate([y, y_test])
@@ -49,10 +53,12 @@ def _targets(y: npt.NDArray[Any], file: str) -> npt.NDArray[Any]:
         y = y[:, 0]
     if y.ndim != 1 or y.dtype.kind not in "iubf":
         raise DescriptionError("data.file", file, f"y must be [n] numbers, not {y.dtype} {y.shape}")
-    return y.astype(np.float32 if y.dtype.kind == "f" else np.int64)
+    with np.errstate(over="ignore"):
+        return y.astype(np.float32 if y.dtype.kind == "f" else np.int64)
 
 
 def _features(x: npt.NDArray[Any], channels_last: bool) -> npt.NDArray[Any]:
     if channels_last:
         x = np.ascontiguousarray(np.moveaxis(x, -1, 1))
-    return x if x.dtype == np.uint8 else x.astype(np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+        return x if x.dtype == np.uint8 else x.astype(np.float32)

@@ -38,8 +38,10 @@ def quadratic(
     for key, value in (("clients", clients), ("features", features), ("copies", copies)):
         if value < 1:
             raise DescriptionError(f"data.{key}", value, "must be at least 1")
-    if condition < 1:
-        raise DescriptionError("data.condition", condition, "must be at least 1")
+    if not 1 <= condition < 1e12:
+        raise DescriptionError("data.condition", condition, "must be at least 1 and below 1e12")
+    if not 0 <= spread < 1e6:
+        raise DescriptionError("data.spread", spread, "must be from 0 and below 1e6")
     rng = stream(seed, "quadratic")
     rows, targets = [], []
     for _ in range(clients):

@@ -38,6 +38,8 @@ def synthetic(
     ):
         if value < 1:
             raise DescriptionError(f"data.{key}", value, "must be at least 1")
+    if not 0 <= separation < 1e6:
+        raise DescriptionError("data.separation", separation, "must be from 0 and below 1e6")
     if shift == "labels" and contexts > classes:
         reason = f'must be at most {classes}, the number of classes, for shift = "labels"'
         raise DescriptionError("data.contexts", contexts, reason)

@@ -7,8 +7,8 @@ it:
   buffer in its forward pass is refused, because what it remembers would leak between the clients that share
   a process.
 * Normalisation layers keep no running averages (those would be such a memory): they use the statistics of
-  the batch at hand, in training and in evaluation. BatchNorm1d therefore cannot take a batch of one sample,
-  as torch says.
+  the batch at hand, in training and in evaluation. BatchNorm1d therefore cannot take a batch of one sample;
+  `pflsim.learning.model.require_batches` refuses a run in which there would be one.
 * Random layers such as dropout are active in training only. A module that draws random numbers in evaluation
   is refused.
 """
@@ -37,6 +37,7 @@ class Probe:
 
     forward_flops: float  # of one sample
     is_random: bool  # draws random numbers in training, as dropout does
+    takes_one: bool  # can take a batch of a single sample, which BatchNorm1d cannot
 
 
 def probe(module: nn.Module, shape: tuple[int, ...]) -> Probe:
@@ -49,11 +50,13 @@ def probe(module: nn.Module, shape: tuple[int, ...]) -> Probe:
             raise _refusal(module, "it draws random numbers in evaluation, so that no result could be repeated")
         before = {name: (id(buffer), buffer._version) for name, buffer in module.named_buffers()}
         is_random = _draws_random_numbers(module.train(), shape)
+        twice = len(flops)  # one pass in evaluation and one in training
+        takes_one = _takes_one(module, shape)
         after = {name: (id(buffer), buffer._version) for name, buffer in module.named_buffers()}
     if before != after:
         changed = ", ".join(sorted(name for name in after if before.get(name) != after[name]))
         raise _refusal(module, f"its forward pass changes the buffers {changed}; buffers must stay constant")
-    return Probe(sum(flops) / (2 * _PROBE_SAMPLES), is_random)
+    return Probe(sum(flops[:twice]) / (2 * _PROBE_SAMPLES), is_random, takes_one)
 
 
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -65,7 +68,7 @@ def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def starting_values(module: nn.Module, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
-    """Uniform values in +-1/sqrt(fan_in) for the weights and biases of `module`, by name (specification 1.6).
+    """Uniform values in +-1/sqrt(fan_in) for the weights and biases of `module`, by name.
 
     A bias has the fan-in of the weight beside it. One-dimensional parameters without such a weight, as those
     of normalisation layers, have no fan-in and are left out.
@@ -96,6 +99,15 @@ def _draws_random_numbers(module: nn.Module, shape: tuple[int, ...]) -> bool:
     if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != _PROBE_SAMPLES:
         raise _refusal(module, "it must turn samples [n, ...] into logits [n, classes]")
     return not torch.equal(state, torch.random.get_rng_state())
+
+
+def _takes_one(module: nn.Module, shape: tuple[int, ...]) -> bool:
+    dtype = next(iter(trained_parameters(module).values())).dtype
+    try:
+        module(torch.zeros((1, *shape), dtype=dtype))
+    except (RuntimeError, ValueError):
+        return False
+    return True
 
 
 def _refusal(module: nn.Module, reason: str) -> DescriptionError:

@@ -1,7 +1,7 @@
 """A client's problem during one visit: batches, gradients, local descent, evaluation, and what they cost.
 
 Whatever is random in a visit depends on (seed, purpose, client, visit) and nothing else, so that methods,
-placements and schedules that make the same visit draw the same batches (specification 1.3).
+placements and schedules that make the same visit draw the same batches.
 """
 
 import math

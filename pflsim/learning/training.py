@@ -8,6 +8,8 @@ from pflsim.errors import DescriptionError
 
 Schedule = Literal["constant", "step", "exponential", "cosine", "inverse"]
 
+LARGEST_STEP = 1e9  # far beyond any use, and small enough that float32 can hold what is multiplied by it
+
 
 @dataclass(frozen=True)
 class Training:
@@ -42,8 +44,8 @@ class Training:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise _wrong(name, value, "must be at least 1")
         for name in ("step_size", "weight_decay"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise _wrong(name, getattr(self, name), "must be finite and at least 0")
+            if not 0 <= getattr(self, name) <= LARGEST_STEP:
+                raise _wrong(name, getattr(self, name), f"must be from 0 to {LARGEST_STEP:g}")
         if not 0 <= self.momentum < 1:
             raise _wrong("momentum", self.momentum, "must lie in [0, 1)")
         self._check_schedule()
@@ -59,6 +61,16 @@ class Training:
             raise _wrong("schedule_rounds", self.schedule_rounds, f"schedule {self.schedule!r} {wanted}")
         if self.decay is not None and not 0 <= self.decay < math.inf:
             raise _wrong("decay", self.decay, "must be finite and at least 0")
+
+    def check(self, rounds: int) -> None:
+        """Refuse a schedule whose step size grows beyond all bounds within so many rounds."""
+        try:
+            last = self.step_size_at(rounds - 1)
+        except OverflowError:
+            last = math.inf
+        if not last <= LARGEST_STEP:
+            reason = f"makes the step size larger than {LARGEST_STEP:g} by round {rounds}"
+            raise _wrong("decay", self.decay, reason)
 
     def step_size_at(self, round: int) -> float:
         """The step size of a round, counted from 0; depends on nothing else."""

@@ -68,10 +68,11 @@ class Network:
     layout: Layout
     forward_flops: float  # of one sample, estimated; a gradient costs about three times as much
     is_random: bool  # True where training draws random numbers (dropout)
+    takes_one: bool  # False where a batch of a single sample cannot be normalised (BatchNorm1d)
 
     def __init__(self, module: nn.Module, shape: tuple[int, ...], start: Start = "uniform") -> None:
         probed = probe(module, shape)
-        self.forward_flops, self.is_random = probed.forward_flops, probed.is_random
+        self.forward_flops, self.is_random, self.takes_one = probed.forward_flops, probed.is_random, probed.takes_one
         trained = trained_parameters(module)
         self.layout = Layout(tuple(trained), tuple(tuple(p.shape) for p in trained.values()))
         self._module, self._start = module, start
@@ -85,7 +86,7 @@ class Network:
             trained[name].grad = value
 
     def initial(self, rng: np.random.Generator) -> Tensor:
-        """A starting vector [d] (specification 1.6); only the start "uniform" draws from `rng`."""
+        """A starting vector [d] ; only the start "uniform" draws from `rng`."""
         w = self._constructed.clone()
         if self._start == "zero":
             w.zero_()
@@ -178,8 +179,7 @@ def average(vectors: Iterable[Tensor], weights: Iterable[float]) -> Tensor | Non
 
     Nothing counts where no vector is given or the weights sum to 0.
 
-    Sums in the order given (ascending client id), in float64, and casts once at the end (specification 1.3,
-    1.4).
+    Sums in the order given (ascending client id), in float64, and casts once at the end.
     """
     given, shares = list(vectors), [float(weight) for weight in weights]
     if len(given) != len(shares):

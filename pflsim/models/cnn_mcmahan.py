@@ -1,4 +1,4 @@
-"""The CNNs of the FedAvg paper (McMahan and others, 2017): ids cnn_mcmahan_mnist and cnn_mcmahan_cifar.
+"""The CNNs of the FedAvg paper (McMahan and others, 2017), for MNIST and for CIFAR-10.
 
 The CIFAR form is the TensorFlow tutorial's network, without its local response normalisation.
 """

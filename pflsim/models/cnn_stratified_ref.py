@@ -1,8 +1,8 @@
-"""The other reading of the stratified-sampling CNN: id cnn_001_ref, whose pools move one pixel at a time."""
+"""The other reading of the CNN of `cnn_stratified`, whose pools move one pixel at a time."""
 
 from torch import nn
 
-from pflsim.learning.inputs import images, require_classes, side_after
+from pflsim.learning.convolutions import two_convolutions
 
 
 def cnn_stratified_ref(shape: tuple[int, ...], classes: int, *, dropout: bool = False) -> nn.Module:
@@ -11,14 +11,14 @@ def cnn_stratified_ref(shape: tuple[int, ...], classes: int, *, dropout: bool = 
     2,369,582 parameters for 28x28 and 62 classes. `dropout` adds that code's two layers, of 0.25 after the
     first pool and 0.5 after the second.
     """
-    require_classes("cnn-stratified-ref", classes)
-    adapter, channels, height, width = images("cnn-stratified-ref", shape, smallest=5)
-    features = 32 * side_after(height, 2, pool_stride=1) * side_after(width, 2, pool_stride=1)
-    first, second = ([nn.Dropout(0.25)], [nn.Dropout(0.5)]) if dropout else ([], [])
-    return nn.Sequential(
-        *adapter,
-        *(nn.Conv2d(channels, 16, 2), nn.ReLU(), nn.MaxPool2d(2, 1), *first),
-        *(nn.Conv2d(16, 32, 2), nn.ReLU(), nn.MaxPool2d(2, 1), *second),
-        *(nn.Flatten(), nn.Linear(features, 128), nn.ReLU()),
-        nn.Linear(128, classes),
+    return two_convolutions(
+        "cnn-stratified-ref",
+        shape,
+        classes,
+        kernel=2,
+        channels=(16, 32),
+        hidden=(128,),
+        smallest=5,
+        pool_stride=1,
+        dropout=(0.25, 0.5) if dropout else None,
     )

@@ -1,4 +1,4 @@
-"""Fully connected networks: ids dnn128, dnn_har, dnn_veh, dnn_2x100 of the specification."""
+"""Fully connected networks."""
 
 import math
 from itertools import pairwise

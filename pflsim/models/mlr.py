@@ -1,4 +1,4 @@
-"""Multinomial logistic regression: ids mlr_784, mlr_har, mlr_veh, mlr_emnist of the specification."""
+"""Multinomial logistic regression."""
 
 import math
 

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from pflsim.data.partition import Draw, Indices, Part, Pool
-from pflsim.data.quotas import Labels, label_sets
+from pflsim.data.quotas import Labels, label_sets, uniform_sizes
 from pflsim.data.split import largest_remainder, stratified
 
 
@@ -32,14 +32,8 @@ def uniform_overlap(
     With `global_split` the pool is first split, by label, into a training and a test part, and every client
     draws from both, so that nobody trains on anybody's test sample.
     """
-    pool.require(
-        classes <= low <= high,
-        "low",
-        low,
-        f"must be from {classes} (classes) to high = {high}",
-    )
     sets = label_sets(pool, clients, classes, labels, rng)
-    sizes = rng.integers(low, high + 1, clients)
+    sizes = uniform_sizes(pool, clients, low, high, classes, rng)  # one sample of each class at least
     weights = np.ones((clients, classes)) if shares == "equal" else rng.dirichlet(np.ones(classes), clients)
     everything = np.arange(len(pool))
     train_pool, test_pool = everything, everything[:0]

@@ -6,7 +6,7 @@ For 40 clients, [400, 5000] and 60,000 samples the range becomes about [222, 277
 import numpy as np
 
 from pflsim.data.partition import Draw, Pool
-from pflsim.data.quotas import Labels, dealt, label_sets
+from pflsim.data.quotas import Labels, dealt, label_sets, uniform_sizes
 
 
 def uniform_rescaled(
@@ -21,8 +21,7 @@ def uniform_rescaled(
     labels: Labels = "permuted",
 ) -> Draw:
     """Disjoint clients with uniform sizes scaled down (never up) to `use` of the pool."""
-    pool.require(1 <= low <= high, "low", low, f"must be from 1 to high = {high}")
     pool.require(0 < use <= 1, "use", use, "must be above 0 and at most 1")
     sets = label_sets(pool, clients, classes, labels, rng)
-    sizes = rng.integers(low, high + 1, clients).astype(np.float64)
+    sizes = uniform_sizes(pool, clients, low, high, 1, rng).astype(np.float64)
     return dealt(pool, sizes * min(1.0, use * len(pool) / sizes.sum()), sets, rng)

@@ -46,8 +46,8 @@ class Deadline:
         """Raises DescriptionError for what cannot work; returns warnings."""
         if not 0 < self.deadline_s < 1e9:
             raise DescriptionError("schedule.deadline_s", self.deadline_s, "must be above 0, and finite")
-        if self.cohort is not None and not 1 <= self.cohort <= clients:
-            raise DescriptionError("schedule.cohort", self.cohort, f"must be 1 to {clients}, the number of clients")
+        if self.cohort is not None and self.cohort < 1:
+            raise DescriptionError("schedule.cohort", self.cohort, "must be at least 1")
         if not 1 <= self.over < 1e6:
             raise DescriptionError("schedule.over", self.over, "must be at least 1")
         if not 1 <= self.minimum <= self.wanted(clients):
@@ -71,7 +71,7 @@ class Deadline:
 
     def wanted(self, clients: int) -> int:
         """How many answers end a round before its deadline."""
-        return self.cohort or clients
+        return min(self.cohort or clients, clients)
 
     def is_enough(self, answers: int) -> bool:
         """Whether a round may be closed with so many answers."""

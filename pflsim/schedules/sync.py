@@ -25,8 +25,8 @@ class Sync:
         if self.cohort is not None and self.fraction is not None:
             given = (self.cohort, self.fraction)
             raise DescriptionError("schedule.cohort, schedule.fraction", given, "give one of the two")
-        if self.cohort is not None and not 1 <= self.cohort <= clients:
-            raise DescriptionError("schedule.cohort", self.cohort, f"must be 1 to {clients}, the number of clients")
+        if self.cohort is not None and self.cohort < 1:
+            raise DescriptionError("schedule.cohort", self.cohort, "must be at least 1")
         if self.fraction is not None and not 0 < self.fraction <= 1:
             raise DescriptionError("schedule.fraction", self.fraction, "must be above 0 and at most 1")
         chosen = load(self.sampling)
@@ -40,5 +40,5 @@ class Sync:
     def size(self, clients: int) -> int:
         """How many clients work in a round; at least one."""
         if self.cohort is not None:
-            return self.cohort
+            return min(self.cohort, clients)
         return clients if self.fraction is None else max(1, floor(self.fraction * clients))

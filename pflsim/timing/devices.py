@@ -5,6 +5,8 @@
     devices = { kind = "bimodal", flops_per_second = "phone", stragglers = 4, slowdown = 10,
                 server_flops_per_second = "workstation" }
 
+A table may begin with a preset and say only what is different: `devices = { preset = "phone", jitter = 0.3 }`.
+
 A speed is a number or a preset's name. `pflsim.timing.families` has the kinds and their settings. Besides those:
 
     jitter     per-visit noise on a client's computing time, a factor with mean 1: a number is the standard deviation
@@ -153,6 +155,12 @@ def resolved(setting: object) -> dict[str, Any]:
     if not isinstance(setting, Mapping):
         raise DescriptionError("devices", setting, f"must be a table, or one of {', '.join(sorted(PRESETS))}")
     full = dict(setting)
+    if "preset" in full:
+        typical = full.pop("preset")
+        speed("devices.preset", typical if isinstance(typical, str) else str(typical))
+        full = {"kind": "constant", "server_flops_per_second": "workstation"} | full
+        if full["kind"] not in WITHOUT_TYPICAL:
+            full = {"flops_per_second": typical} | full
     if "file" in full and full.get("kind") != "trace":
         measured = read_speed("devices.file", full.pop("file"))
         full = {"kind": "constant", "server_flops_per_second": measured} | full

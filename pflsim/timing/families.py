@@ -173,7 +173,7 @@ def check_kind(table: Mapping[str, Any], key: str) -> str:
     if "kind" not in table:
         raise DescriptionError(f"{key}.kind", None, "is required")
     kind = table["kind"]
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise DescriptionError(f"{key}.kind", kind, near_match(str(kind), sorted(KINDS)))
     return str(kind)
 

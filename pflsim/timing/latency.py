@@ -43,7 +43,7 @@ def check(setting: object, key: str) -> object:
         return milliseconds(key, setting)
     if "kind" not in setting:
         raise DescriptionError(f"{key}.kind", None, "is required")
-    if setting["kind"] not in KINDS:
+    if not isinstance(setting["kind"], str) or setting["kind"] not in KINDS:
         raise DescriptionError(f"{key}.kind", setting["kind"], near_match(str(setting["kind"]), sorted(KINDS)))
     return dict(setting)
 

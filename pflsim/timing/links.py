@@ -5,6 +5,10 @@
     links = { client = { uplink_mbps = 20, downlink_mbps = 50 },
               server = { uplink_mbps = 1000, downlink_mbps = 1000 }, latency_ms = 10 }
 
+A table may begin with a preset and say only what is different; what is a table in both is merged key by key:
+
+    links = { preset = "wifi", latency_ms = 50, client = { uplink_mbps = 5 } }
+
 Latency is one way. Rates are those of the bare line; `wire_bytes` adds what framing costs. A radio cell
 that several clients share is not modelled here.
 
@@ -180,9 +184,9 @@ class Links:
 def resolved(setting: object) -> dict[str, Any]:
     """The full table that `setting`, a preset's name or a table, stands for; raises DescriptionError."""
     if isinstance(setting, str):
-        if setting not in PRESETS:
-            raise DescriptionError("links", setting, f"{near_match(setting, sorted(PRESETS))}, or a table")
-        setting = PRESETS[setting]
+        setting = _preset_named("links", setting)
+    elif isinstance(setting, Mapping) and "preset" in setting:
+        setting = _varied(_preset_named("links.preset", setting["preset"]), setting)
     ends = _table("links", setting, ["client", "latency_ms", "server"], NAMES)
     full: dict[str, Any] = {"latency_ms": latency.check(ends["latency_ms"], "links.latency_ms")}
     for end in ("client", "server"):
@@ -190,6 +194,23 @@ def resolved(setting: object) -> dict[str, Any]:
         full[end] = {name: _given_rate(end, name, rates[name]) for name in sorted(rates)}
     disturbance(ends, "links")
     return full | {name: ends[name] for name in NAMES if name in ends}
+
+
+def _preset_named(key: str, name: object) -> dict[str, Any]:
+    if not isinstance(name, str) or name not in PRESETS:
+        raise DescriptionError(key, name, f"{near_match(str(name), sorted(PRESETS))}, or a table")
+    return PRESETS[name]
+
+
+def _varied(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`preset` with what `given` says besides in its place; the ends are merged rate by rate."""
+    full = dict(preset)
+    for name, value in given.items():
+        if name in ("client", "server") and isinstance(value, Mapping):
+            full[name] = preset[name] | dict(value)
+        elif name != "preset":
+            full[name] = value
+    return full
 
 
 def _table(key: str, given: object, required: Sequence[str], optional: Sequence[str] = ()) -> Mapping[str, Any]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pflsim.errors import DescriptionError
+
 
 def equal(
     labels: Sequence[tuple[int, ...]], sizes: np.ndarray, rng: np.random.Generator, *, weight: float = 0.5
@@ -13,6 +15,8 @@ def equal(
     Source: Dinh et al., "A New Look and Convergence Rate of Federated Multi-Task Learning with Laplacian
     Regularization", experiments, "Equal (E)".
     """
+    if not 0.0 <= weight < 1e9:
+        raise DescriptionError("topology.weight", weight, "must be from 0 and below 1e9")
     graph = np.full((len(labels), len(labels)), float(weight))
     np.fill_diagonal(graph, 0.0)
     return graph

@@ -5,6 +5,8 @@ from typing import Literal
 
 import numpy as np
 
+from pflsim.errors import DescriptionError
+
 
 def random(
     labels: Sequence[tuple[int, ...]],
@@ -21,6 +23,8 @@ def random(
     which is what the authors' published commands use. Source: Dinh et al., "A New Look and Convergence Rate
     of Federated Multi-Task Learning with Laplacian Regularization", experiments, "Random (R)".
     """
+    if not 0.0 <= threshold < 1.0:
+        raise DescriptionError("topology.threshold", threshold, "must be from 0 and below 1")
     clients = len(labels)
     drawn = rng.normal(size=(clients, clients)) if draw == "normal" else rng.uniform(size=(clients, clients))
     graph = (drawn + drawn.T) / 2

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pflsim.errors import DescriptionError
+
 
 def similar(
     labels: Sequence[tuple[int, ...]],
@@ -19,6 +21,8 @@ def similar(
     Convergence Rate of Federated Multi-Task Learning with Laplacian Regularization", experiments, "Similar
     (S)".
     """
+    if classes_per_client is not None and classes_per_client < 1:
+        raise DescriptionError("topology.classes_per_client", classes_per_client, "must be at least 1")
     sets = [frozenset(own) for own in labels]
     scale = classes_per_client or max((len(own) for own in sets), default=1) or 1
     graph = np.array([[len(own & other) / scale for other in sets] for own in sets]).reshape(len(sets), len(sets))

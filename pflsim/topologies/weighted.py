@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pflsim.errors import DescriptionError
+
 
 def weighted(
     labels: Sequence[tuple[int, ...]],
@@ -21,6 +23,11 @@ def weighted(
     Source: Dinh et al., "A New Look and Convergence Rate of Federated Multi-Task Learning with Laplacian
     Regularization", experiments, "Weighted (W)".
     """
+    if not 0.0 <= small_share <= 1.0:
+        raise DescriptionError("topology.small_share", small_share, "must be from 0 to 1")
+    for key, weight in (("small_to_large", small_to_large), ("large_to_large", large_to_large)):
+        if not 0.0 <= weight < 1e9:
+            raise DescriptionError(f"topology.{key}", weight, "must be from 0 and below 1e9")
     clients = len(labels)
     small = np.zeros(clients, dtype=bool)
     small[np.argsort(sizes, kind="stable")[: int(small_share * clients)]] = True
