@@ -68,6 +68,7 @@ class Shuffled:
 
 ENGINES: dict[str, dict[str, Any]] = {
     "sync": {"kind": "sync", "sampling": "uniform", "cohort": 3},
+    "choice": {"kind": "sync", "sampling": {"kind": "power-of-choice", "candidates": 4}, "cohort": 2},
     "drop": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "over": 1.6},
     "carry": {"kind": "deadline", "deadline_s": 0.02, "cohort": 4, "minimum": 2, "late": "carry"},
     "cancel": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "over": 1.6, "late": "cancel"},

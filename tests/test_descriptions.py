@@ -55,12 +55,15 @@ def methods(tables: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def shortened(tables: dict[str, Any]) -> dict[str, Any]:
-    """Two rounds of two local steps with few clients and an evaluation at the end."""
+    """Two rounds of two local steps with few clients, in two groups at most, and an evaluation at the end."""
     clients = min(tables["run"]["clients"], 12)
     training = {key: value for key, value in tables["training"].items() if key != "local_epochs"}
     tables = tables | {"training": training | {"local_steps": 2}}
     for key, value in {"clients": clients, "rounds": 2, "eval_every": 2}.items():
         tables = override_value(tables, f"run.{key}", value)
+    sampling = tables.get("schedule", {}).get("sampling")
+    if isinstance(sampling, dict) and "groups" in sampling:
+        tables = override_value(tables, "schedule.sampling.groups", 2)
     return tables
 
 

@@ -296,6 +296,23 @@ def test_what_a_client_reports_is_its_mean_training_loss_at_the_model_that_it_re
     assert quiet.reported(task, down) == {}
 
 
+def test_a_study_groups_its_clients_by_their_training_labels() -> None:
+    sampling = {"kind": "groups", "groups": 2, "grouping": "by-label"}
+    apart = {"name": "shards", "classes": 1}
+    study = Study(
+        validate(description(schedule={"cohort": 2, "sampling": sampling}, data__partition=apart)), b"8 bytes."
+    )
+    known = study.cohorts.population
+    assert known.label_counts is not None and known.label_counts.sum(1).tolist() == known.sizes.tolist()
+    shares = known.label_counts / known.sizes[:, None]
+
+    def unlike(parts: Sequence[Sequence[int]]) -> float:
+        return sum(float(shares[list(part)].var(0).sum()) for part in parts)
+
+    others = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
+    assert unlike(known.strata) == min(map(unlike, others))
+
+
 def test_a_deadline_draws_from_its_groups_too() -> None:
     sampling = {"kind": "groups", "groups": 2, "grouping": "contiguous"}
     told = played({"kind": "deadline", "deadline_s": 5.0, "cohort": 2, "over": 1.5, "sampling": sampling})

@@ -100,9 +100,10 @@ def test_without_its_personal_share_the_personal_model_stays_and_the_global_one_
 
 
 @pytest.mark.parametrize("ref", ["new", "old"])
-def test_with_the_personal_share_alone_it_is_local_training_in_the_visited_rounds(ref: Any) -> None:
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_with_the_personal_share_alone_it_is_local_training_in_the_visited_rounds(ref: Any, decay: float) -> None:
     """E53, bit for bit where logits are mixed; probabilities are rounded on their way through logarithms."""
-    problem = classification(CLIENTS, kind_of_task=ByAutograd)
+    problem = classification(CLIENTS, kind_of_task=ByAutograd, weight_decay=decay)
     local = personal(run(Local(), problem, ROUNDS, GROUPS), "w")
     same(personal(run(Stratified(beta=1.0, mix="logit", ref=ref), problem, ROUNDS, GROUPS), "v"), local)
     of_probabilities = personal(run(Stratified(beta=1.0, mix="prob", ref=ref), problem, ROUNDS, GROUPS), "v")
