@@ -36,7 +36,7 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
         if message is None:
             if schedule.is_enough(fresh) or extended:
                 break
-            extended, closes_ns = True, closes_ns + schedule.deadline_ns
+            extended, closes_ns = True, 2 * closes_ns - tally.began_ns
             continue
         answer = take_in(port, study, state, message, tally)
         if answer is None:

@@ -30,6 +30,7 @@ from pflsim.record.database import packed
 from pflsim.rng import stream
 from pflsim.sampling import Population
 from pflsim.schedule import Schedule
+from pflsim.schedules.deadline import Deadline
 from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.availability import Availability
 from pflsim.timing.clock import NANOSECONDS
@@ -172,7 +173,9 @@ class Study:
 
     def deadline_ns(self, asked: Sequence[int]) -> int:
         """How long a round lasts at most in which these clients are asked, where the schedule has a deadline."""
-        return int(getattr(self.schedule, "deadline_ns", 0))
+        if not isinstance(self.schedule, Deadline):
+            return 0
+        return self.schedule.deadline_ns(self.cohorts.population.visit_s[list(asked)].tolist())
 
     @property
     def cancels(self) -> bool:

@@ -1,5 +1,6 @@
 """What a schedule does with answers that come late, early or not at all; by hand, and as limits of known methods."""
 
+import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -159,3 +160,58 @@ def test_a_schedule_says_what_it_folds_in_and_when() -> None:
     answers: Sequence[Any] = ["first", "second", "third"]
     assert FedAsync(2).folds(answers) == ["third"]
     assert FedBuff(2, buffer=4).folds(answers) == []
+
+
+def test_a_deadline_may_be_a_quantile_of_the_expected_times() -> None:
+    times = [0.4, 0.1, 0.3, 0.2]
+    found = [Deadline(quantile=share).deadline_ns(times) for share in (0.25, 0.5, 0.51, 1.0)]
+    assert found == [100_000_000, 200_000_000, 300_000_000, 400_000_000]
+    waited = played({"kind": "sync"}).finished()["simulated_s"]
+    told = played({"kind": "deadline", "quantile": 0.6, "over": 1.0})
+    assert told.finished()["simulated_s"] < waited / 3
+
+
+def computing(told: FactList) -> dict[str, int]:
+    """How long each client computed in its first visit."""
+    spans = [fact for fact in reversed(told.facts) if fact[0] == "spans" and fact[2] == "compute"]
+    return {fact[1]: fact[4] - fact[3] for fact in spans}
+
+
+def test_with_partial_work_the_straggler_sends_the_steps_that_it_has_done_and_nobody_is_missing() -> None:
+    """It is ten times slower; of its 8 steps, all of 10 samples, a quarter and a bit fits before the deadline."""
+    alone = {"training__local_steps": 8, "links": "ideal", "run__rounds": 2, "data__samples": 480}
+    whole = computing(played({"kind": "sync"}, **alone))
+    longest = max(whole.values())
+    told = played({"kind": "deadline", "deadline_s": longest / 3.5e9, "late": "partial"}, **alone)
+    assert [(fact[6], fact[8]) for fact in told.facts if fact[0] == "rounds"] == [(6, 0), (6, 0)]
+    cut = computing(told)
+    straggler = max(whole, key=lambda client: whole[client])
+    assert cut[straggler] == longest // 4
+    assert {client: ns for client, ns in cut.items() if client != straggler} == {
+        client: ns for client, ns in whole.items() if client != straggler
+    }
+
+
+def test_a_client_that_cannot_do_one_step_by_the_deadline_says_so_then() -> None:
+    told = played({"kind": "deadline", "deadline_s": 1e-5, "late": "partial"}, links="ideal", run__rounds=1)
+    assert [(fact[6], fact[8]) for fact in told.facts if fact[0] == "rounds"] == [(0, 6)]
+    assert events(told, "skipped")
+
+
+def test_cancelled_work_was_never_done_and_its_client_is_free_at_once() -> None:
+    told = played({"kind": "deadline", "deadline_s": 0.02, "over": 1.0, "late": "cancel"}, algorithm={"name": "ditto"})
+    cancelled = [fact for fact in told.facts if fact[0] == "spans" and fact[2] == "cancelled"]
+    straggler = cancelled[0][1]
+    assert {fact[1] for fact in cancelled} == {straggler}
+    assert len(events(told, "cancelled")) == len(cancelled) == 6
+    sent = [fact for fact in told.facts if fact[0] == "sent" and fact[1] == straggler and fact[3] == "RESULT"]
+    assert len(sent) == 6 and all(fact[7] == fact[8] == 0 for fact in sent)
+    asked = [json.loads(fact[5]) for fact in told.facts if fact[0] == "rounds"]
+    assert asked == [list(range(6))] * 6
+
+
+def test_work_without_an_answer_is_given_up_after_a_while() -> None:
+    lost = [{"kind": "lose", "probability": 0.3}]
+    told = played({"kind": "fedbuff", "concurrency": 4, "buffer": 3, "timeout_s": 0.5}, fault=lost, run__rounds=5)
+    assert told.finished()["rounds"] == 5
+    assert len(events(told, "cancelled")) >= 3

@@ -1,5 +1,6 @@
 """Semi-synchronous rounds: more clients than needed are asked, and who misses the deadline holds up nobody."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any, Literal
@@ -13,13 +14,14 @@ from pflsim.staleness import Staleness
 class Deadline:
     """A round ends when `cohort` clients have answered, or `deadline_s` after it began with at least `minimum` answers.
 
-    With fewer, the deadline is extended once; then the round is closed with what there is. `late` answers, which come
+    The deadline may also be a `quantile` of how long those asked are expected to take, undisturbed. With fewer, the deadline is extended once; then the round is closed with what there is. `late` answers, which come
     in a later round, are dropped, or carried: folded in with a weight that falls with their age; or the round's end
     cancels their work; or nobody is late, as each sends the steps that it has done by the deadline (partial), and the
     round ends when all of these have come. With the sampling "all" everybody is asked, whatever `over` says.
     """
 
-    deadline_s: float
+    deadline_s: float | None = None
+    quantile: float | None = None  # instead: when this share of those asked is expected to have answered
     cohort: int | None = None  # B; all clients without it
     over: float = 1.3  # so many times B are asked
     minimum: int = 1
@@ -37,15 +39,23 @@ class Deadline:
         """Whether work that is not answered is given up."""
         return self.late == "cancel"
 
-    @property
-    def deadline_ns(self) -> int:
-        """The deadline in simulated nanoseconds."""
-        return ceil(self.deadline_s * 1e9)
+    def deadline_ns(self, expected_s: Sequence[float]) -> int:
+        """The deadline in simulated nanoseconds, of a round whose clients are expected to take so many seconds each."""
+        if self.deadline_s is not None:
+            return ceil(self.deadline_s * 1e9)
+        assert self.quantile is not None  # `check` refused it
+        in_order = sorted(expected_s)
+        return ceil(in_order[max(0, ceil(self.quantile * len(in_order)) - 1)] * 1e9) if in_order else 1
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what cannot work; returns warnings."""
-        if not 0 < self.deadline_s < 1e9:
+        if (self.deadline_s is None) == (self.quantile is None):
+            given = (self.deadline_s, self.quantile)
+            raise DescriptionError("schedule.deadline_s, schedule.quantile", given, "give one of the two")
+        if self.deadline_s is not None and not 0 < self.deadline_s < 1e9:
             raise DescriptionError("schedule.deadline_s", self.deadline_s, "must be above 0, and finite")
+        if self.quantile is not None and not 0 < self.quantile <= 1:
+            raise DescriptionError("schedule.quantile", self.quantile, "must be above 0 and at most 1")
         if self.cohort is not None and self.cohort < 1:
             raise DescriptionError("schedule.cohort", self.cohort, "must be at least 1")
         if not 1 <= self.over < 1e6:
