@@ -243,7 +243,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing(moment_s: float, launch: Launch) ->
 # what is no accident, and what takes too long
 
 
-def test_an_upload_that_is_not_finite_is_rejected_and_its_client_begins_anew(launch: Launch) -> None:
+def test_an_upload_that_is_not_finite_is_rejected_and_its_client_is_as_before_that_work(launch: Launch) -> None:
     run = launch(accident("uploads nan"))
     assert run.finish(within_s=30) == 0
     assert [(row["answers"], row["rejected"]) for row in run.rows("rounds")] == [(4, 0), (3, 1), (4, 0)]
@@ -251,7 +251,7 @@ def test_an_upload_that_is_not_finite_is_rejected_and_its_client_begins_anew(lau
     assert [(row["actor"], row["detail"]) for row in run.rows("events", what="rejected")] == [("c002", said)]
     assert said in run.stderr
     visits = [row["value"].tolist() for row in run.rows("measures", name="visits")]
-    assert visits == [[1, 1, 1, 1], [2, 2, 1, 2], [3, 3, 1, 3]], "c002 has forgotten what led to this"
+    assert visits == [[1, 1, 1, 1], [2, 2, 1, 2], [3, 3, 2, 3]], "for c002 that work was never done"
 
 
 def test_the_largest_number_there_is_is_still_a_number(launch: Launch) -> None:

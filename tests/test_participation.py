@@ -11,7 +11,7 @@ from pflsim.record.participation import participation, save_participation_plot, 
 def record(path: Path, cohorts: list[list[int]], clients: int) -> Path:
     facts: list[tuple[Any, ...]] = [("events", f"c{client:03d}", "joined", "", 0, 0.0) for client in range(clients)]
     facts += [
-        ("rounds", number + 1, number, number + 1, 0.0, json.dumps(cohort), len(cohort), 0)
+        ("rounds", number + 1, number, number + 1, 0.0, json.dumps(cohort), len(cohort), 0, 0)
         for number, cohort in enumerate(cohorts)
     ]
     with Record(path) as written:

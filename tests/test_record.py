@@ -29,7 +29,7 @@ def received(
 
 def test_every_table_gives_back_what_was_written(tmp_path: Path) -> None:
     facts = [
-        ("rounds", 1, 0, 7 * 10**9, 0.25, "[0, 1]", 2, 0),
+        ("rounds", 1, 0, 7 * 10**9, 0.25, "[0, 1]", 2, 0, 0),
         ("evaluations", 1, 7 * 10**9, 0, "personalised", "test", 9, 10, 0.5),
         ("dropped", "server", "malformed", "frame 1 is short", 17, None, None, None),
         ("spans", "c000", "compute", 0, 3, 1),

@@ -93,7 +93,7 @@ def test_a_summary_has_every_key_of_the_design_even_without_a_fact(tmp_path: Pat
         summary = summarise(reader, {"status": "failed", "name": "start-here", "time": {"wall_s": float("inf")}})
     assert list(summary) == [
         *("status", "algorithm", "dataset", "model", "clients", "rounds", "seed", "mode", "accuracy", "time"),
-        *("traffic", "waited_for", "memory", "digest", "trace_digest", "name"),
+        *("traffic", "waited_for", "memory", "digest", "trace_digest", "name", "warnings"),
     ]
     assert summary["status"] == "failed" and summary["name"] == "start-here"
     assert summary["time"] == {"wall_s": None}
@@ -114,7 +114,7 @@ def test_numbers_that_are_not_finite_become_null_in_the_file(tmp_path: Path) -> 
 def answers(round_: int, start_s: float, arrivals_s: dict[str, float], end_s: float) -> list[tuple[Any, ...]]:
     """A round, and the answers that reached the server at these seconds."""
     facts: list[tuple[Any, ...]] = [
-        ("rounds", round_, int(start_s * SECOND_NS), int(end_s * SECOND_NS), 0.1, "[]", len(arrivals_s), 0)
+        ("rounds", round_, int(start_s * SECOND_NS), int(end_s * SECOND_NS), 0.1, "[]", len(arrivals_s), 0, 0)
     ]
     for client, arrival_s in arrivals_s.items():
         message = (client, "server", "RESULT", "data", round_)
@@ -279,3 +279,14 @@ def test_a_folder_without_a_summary_says_what_it_is(tmp_path: Path) -> None:
     recorded(tmp_path / "record.db").close()
     with pytest.raises(FileNotFoundError, match="the run has not ended, or failed"):
         Result.open(tmp_path)
+
+
+def test_work_that_really_took_longer_than_its_model_is_told(tmp_path: Path) -> None:
+    facts = [("measures", 1, "c001", "overrun_s", 0.5), ("measures", 2, "c000", "overrun_s", 0.25)]
+    with Record(tmp_path / "record.db") as record:
+        record.write(facts)
+    with Reader(tmp_path / "record.db") as reader:
+        (warning,) = summarise(reader, {"warnings": []})["warnings"]
+    assert warning.startswith(
+        "2 pieces of work really took longer than modelled, by 0.75 s in all (most at c001, 0.50 s)"
+    )

@@ -32,6 +32,9 @@ from pflsim.timing.links import Links
 
 __all__ = ["Carrier", "Port", "Recorder", "frame_sizes", "seconds"]
 
+_NOTED_OVERRUN_NS, _NOTED_OVERRUN = 1_000_000, 0.01
+"""By how much real work must take longer than its model, in all and in proportion, for that to be recorded."""
+
 _NO_FAULTS = Faults((), (), 0)
 
 
@@ -163,9 +166,12 @@ class Port:
         ends_ns = began_ns + work_ns
         self._promise(ends_ns)
         yield
+        over_ns = self.clock.now_ns() - ends_ns  # only the wall clock has gone on meanwhile
+        if over_ns > max(_NOTED_OVERRUN_NS, work_ns * _NOTED_OVERRUN):
+            self.recorder.tell("measures", self.round, self.name, "overrun_s", seconds(over_ns))
         self._wait_until(ends_ns)
         self.clock.advance(ends_ns)
-        ended_ns = self.clock.now_ns()  # under the wall clock later, where the real work took longer than its model
+        ended_ns = self.clock.now_ns()
         self._journal.event(ended_ns, "busy", what)
         self._journal.tell("spans", self.name, what, began_ns, ended_ns, self.round)
 

@@ -33,8 +33,24 @@ def summarise(reader: Reader, run: Mapping[str, Any]) -> dict[str, Any]:
     summary["waited_for"] = asdict(waited_for) if waited_for else None
     summary |= {name: run.get(name) for name in MEASURED}
     summary |= {name: value for name, value in run.items() if name not in summary}
+    summary["warnings"] = [*(run.get("warnings") or []), *_overruns(reader)]
     finite: dict[str, Any] = _finite(summary)
     return finite
+
+
+def _overruns(reader: Reader) -> list[str]:
+    """What is to be said of real work that took longer than its model, which only the wall clock lets happen."""
+    select = (
+        "SELECT actor, COUNT(*), SUM(value) FROM measures WHERE name = 'overrun_s' "
+        "GROUP BY actor ORDER BY SUM(value) DESC, actor"
+    )
+    found = reader.query(select)
+    if not found:
+        return []
+    pieces, total_s = sum(count for _, count, _ in found), sum(over_s for _, _, over_s in found)
+    worst, _, worst_s = found[0]
+    told = f"{pieces} pieces of work really took longer than modelled, by {three_digits(total_s)} s in all"
+    return [f"{told} (most at {worst}, {three_digits(worst_s)} s): their simulated times are this host's"]
 
 
 def write_summary(path: Path | str, summary: Mapping[str, Any]) -> None:
