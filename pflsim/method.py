@@ -24,7 +24,7 @@ REQUIRED = (
     "server_step",
     "client_model",
 )
-OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival", "server_buffer")
+OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival", "server_buffer", "mixes")
 
 
 class Method(Protocol):
@@ -35,7 +35,10 @@ class Method(Protocol):
     - participants(all, round, drawn) -> ids   who works this round, where that is not who was drawn
     - measures(all, round) -> dict             what to record of the server's state: numbers, or arrays
     - server_work(federation, answers) -> float  the FLOPs of a `server_step`: it costs simulated time
-    - server_arrival(all, answer, weight, round) -> all   the asynchronous form of `server_step`
+    - server_arrival(all, answer, weight, round) -> all   the asynchronous form: weight is alpha s(age), and
+                                               `answer.weight` is s(age), for a method that mixes nothing
+    - mixes = False                            such a method: its arrivals know no alpha
+    - server_buffer(all, answers, weights, round) -> all   the buffered form: weights are rate s(age)
     """
 
     def client_init(self, client: Client) -> Tensors:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from nodes.sequential import FactList, run_sequentially
+from pflsim.algorithms.fedavg import FedAvg
 from pflsim.errors import DescriptionError
 from pflsim.federation import mixed, moved
 from pflsim.schedules.deadline import Deadline
@@ -150,10 +152,26 @@ def test_a_schedule_that_cannot_work_is_refused(schedule: dict[str, Any], said: 
     assert said in str(problem.value)
 
 
-@pytest.mark.parametrize("kind", ["fedasync", "fedbuff"])
-def test_a_method_without_an_asynchronous_form_is_refused_with_the_reason(kind: str) -> None:
-    with pytest.raises(DescriptionError, match=r"schedule.kind = '.*': Scaffold has no .* form"):
-        played({"kind": kind, "concurrency": 3}, algorithm={"name": "scaffold"})
+@dataclass(frozen=True)
+class RoundsOnly:
+    """FedAvg without its asynchronous forms."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("server_") and name in ("server_arrival", "server_buffer"):
+            raise AttributeError(name)
+        return getattr(FedAvg(), name)
+
+
+@pytest.mark.parametrize("schedule", [FedAsync(2), FedBuff(2)])
+def test_a_method_without_an_asynchronous_form_is_refused_with_the_reason(schedule: FedAsync | FedBuff) -> None:
+    with pytest.raises(DescriptionError, match=r"schedule.kind = '.*': RoundsOnly has no .* form"):
+        schedule.check(4, RoundsOnly())
+
+
+@pytest.mark.parametrize("method", ["local", "scaffold", "fedu"])
+def test_a_method_that_mixes_nothing_takes_no_alpha(method: str) -> None:
+    with pytest.raises(DescriptionError, match=r"schedule.alpha = 0.5: \w+ mixes nothing: leave it out"):
+        played({"kind": "fedasync", "concurrency": 3, "alpha": 0.5}, algorithm={"name": method})
 
 
 def test_a_schedule_says_what_it_folds_in_and_when() -> None:

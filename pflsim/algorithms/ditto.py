@@ -17,6 +17,7 @@ trained w.
 
 order = "sequential": the two branches draw their own batches, so the global one is FedAvg bit for bit.
 order = "interleave": one loop in which both branches use the same batch, as in the authors' code.
+Asynchronous form: x alone is mixed or buffered, as FedAvg's; v_i stays at its client and knows no staleness.
 lambda = 0 trains v alone, as Local does. Stability: eta_p lambda < 2, without overshoot <= 1.
 """
 
@@ -27,7 +28,7 @@ from typing import Literal
 import torch
 
 from pflsim.errors import DescriptionError
-from pflsim.federation import Answer, Client, Federation, Round, Tensors, require_number, require_stable
+from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_number, require_stable
 from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import average
 
@@ -87,8 +88,16 @@ class Ditto:
         return {"x": all["x"]}
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
-        mean = average([answer.up["dw"] for answer in answers], [1.0] * len(answers))
+        mean = average([answer.up["dw"] for answer in answers], [answer.weight for answer in answers])
         return all if mean is None else {"x": all["x"] + mean}
+
+    def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
+        return {"x": mixed(all["x"], answer.down["x"] + answer.up["dw"], weight)}
+
+    def server_buffer(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
+        starts = [answer.down["x"] for answer in answers]
+        ends = [start + answer.up["dw"] for start, answer in zip(starts, answers, strict=True)]
+        return {"x": moved(all["x"], starts, ends, weights)}
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> Tensors:
         return {"personalised": you["v"], "global": down["x"]}

@@ -13,6 +13,7 @@ A round:
                 w_k <- v_k - c sum_l a_kl (v_k - v_l)   for k in S_t,   c = mu~ eta_r,  mu~ = mu R
                                                         (normalised: c = mu~ eta_r / lambda_max(L))
                 w_k <- v_k                               for the others
+Asynchronous form: the round's rule with S_t = {k}, on the table as it is, and the step times s(age); no alpha.
 Communication per visit: 1 vector [d] down (w_k), 1 up (w_{k,R}). State: all w_k, [N, d], at the server, which
 also knows the graph; nothing at the client.
 
@@ -27,7 +28,7 @@ stability itself, and one eta_r does for any number of clients and any weights.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -47,6 +48,8 @@ class FedU:
     neighbours: Literal["all", "sampled"] = "all"  # whom the sum over l runs over
     order: Literal["jacobi", "gauss_seidel"] = "jacobi"  # all at once, or in place in ascending id
     allow_unstable: bool = False
+
+    mixes: ClassVar[bool] = False
 
     def check(self, federation: Federation) -> list[str]:
         if federation.graph is None:
@@ -73,6 +76,16 @@ class FedU:
         return {"w": all["w"][client]}
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
+        return self._pulled(all, answers, [answer.weight for answer in answers], round)
+
+    def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
+        return self._pulled(all, [answer], [answer.weight], round)
+
+    def server_buffer(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
+        return self._pulled(all, answers, weights, round)
+
+    def _pulled(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
+        """The table with the answers in it, each pulled towards its neighbours, by its weight times the usual."""
         federation = round.federation
         assert federation.graph is not None  # `check` refused it
         c = self._c(federation, round.step_size)
@@ -80,11 +93,11 @@ class FedU:
         for answer in answers:
             v[answer.client] = answer.up["w"]
         w = v if self.order == "gauss_seidel" else v.clone()
-        drawn = [answer.client for answer in answers]
-        others = federation.clients if self.neighbours == "all" else drawn
-        for k in drawn:
+        drawn = {answer.client: weight for answer, weight in zip(answers, weights, strict=True)}  # of two the later
+        others = federation.clients if self.neighbours == "all" else list(drawn)
+        for k, s in drawn.items():
             linked = [other for other in others if federation.graph[k, other] > 0.0]
-            w[k] = pulled(v[k], [v[other] for other in linked], c * federation.graph[k, linked])
+            w[k] = pulled(v[k], [v[other] for other in linked], c * s * federation.graph[k, linked])
         return {"w": w}
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> Tensors:

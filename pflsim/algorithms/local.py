@@ -4,11 +4,13 @@ Objective: min over w_i of f_i(w_i), for each client separately.
 
 A round at client i:    w_i <- R SGD steps on f_i from w_i
 Communication per visit: nothing down, nothing up (the visit itself still happens, so that time passes).
+Asynchronous form: an arrival changes nothing.
 State: w_i at the client; nothing at the server. A client that is not drawn keeps its w_i.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.task import Task, Work
@@ -17,6 +19,8 @@ from pflsim.learning.task import Task, Work
 @dataclass(frozen=True)
 class Local:
     """No collaboration: w_i <- sgd(w_i)."""
+
+    mixes: ClassVar[bool] = False
 
     def client_init(self, client: Client) -> Tensors:
         return {"w": client.initial}
@@ -34,6 +38,12 @@ class Local:
         return {}
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
+        return all
+
+    def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
+        return all
+
+    def server_buffer(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
         return all
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> Tensors:

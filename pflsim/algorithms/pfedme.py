@@ -19,6 +19,9 @@ State: x at the server; theta_i and w_i [d] at the client, and eta_p.
 Without `lam` lambda is 15, as in most of the paper's runs, or 1 / eta where 15 would overshoot (eta of the first
 round).
 
+Asynchronous form: x <- (1 - beta a) x + beta a w_i with the schedule's weight a (1 / |S| is like the rounds'), or
+buffered; theta_i goes on from where it was.
+
 Readings. The authors' code averages with weights n_i, lets all clients train in every round (`train_all`;
 only the drawn ones are averaged), has mu = 0.001 for every model, and goes on from the last theta in the next
 outer step. What it prints as the accuracy of the personalised model is that of w_i after the visit
@@ -34,7 +37,7 @@ from typing import Literal
 import torch
 
 from pflsim.errors import DescriptionError
-from pflsim.federation import Answer, Client, Federation, Round, Tensors, require_number, require_stable
+from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_number, require_stable
 from pflsim.learning.task import Task, Training, Work
 from pflsim.learning.vector import average
 from pflsim.learning.whole_data import smoothness
@@ -109,9 +112,16 @@ class PFedMe:
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
         drawn = [answer for answer in answers if answer.client in round.cohort]
-        p = [answer.n_samples if self.weights == "samples" else 1 for answer in drawn]
+        p = [answer.weight * (answer.n_samples if self.weights == "samples" else 1) for answer in drawn]
         mean = average([answer.up["w"] for answer in drawn], p)
         return all if mean is None else {"x": (1.0 - self.beta) * all["x"] + self.beta * mean}
+
+    def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
+        return {"x": mixed(all["x"], answer.up["w"], self.beta * weight)}
+
+    def server_buffer(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
+        starts, ends = [answer.down["x"] for answer in answers], [answer.up["w"] for answer in answers]
+        return {"x": moved(all["x"], starts, ends, [self.beta * weight for weight in weights])}
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> Tensors:
         theta, w = {"personalised": you["theta"]}, {"local": you["w"]}

@@ -14,13 +14,15 @@ A round:
     server      x <- x + eta_g mean of dy, i in S_t                                      line 16
                 c <- c + (|S_t| / N) mean of dc                                          line 17
 Communication per visit: 2 vectors [d] down (x, c), 2 up (dy, dc).
+Asynchronous form: x <- x + eta_g s(age) dy / N and c <- c + dc / N on each arrival; c is not damped, or it would not
+stay the mean of all c_i. No alpha. Buffered: x <- x + eta_g mean of rate s(age) dy.
 State: x, c [d] at the server, c_i [d] at the client; c and all c_i start at 0. A client that is not drawn
 keeps its c_i. Invariant: c is the mean of all c_i, whoever is drawn; that is why the means are unweighted.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
@@ -37,6 +39,8 @@ class Scaffold:
 
     option: Literal["I", "II"] = "II"  # how c_i is renewed
     eta_g: float = 1.0  # step size of the server
+
+    mixes: ClassVar[bool] = False
 
     def check(self, federation: Federation) -> list[str]:
         require_number("algorithm.eta_g", self.eta_g, 0, above=True)
@@ -71,12 +75,26 @@ class Scaffold:
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
         ones = [1.0] * len(answers)
-        dy = average([answer.up["dy"] for answer in answers], ones)
+        dy = average([answer.up["dy"] for answer in answers], [answer.weight for answer in answers])
         dc = average([answer.up["dc"] for answer in answers], ones)
         if dy is None or dc is None:
             return all
         share = len(answers) / len(round.federation.clients)  # |S_t| / N
         return {"x": all["x"] + self.eta_g * dy, "c": all["c"] + share * dc}
+
+    def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
+        return self._moved(all, [answer], [answer.weight / len(round.federation.clients)], round)
+
+    def server_buffer(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
+        return self._moved(all, answers, [weight / len(answers) for weight in weights], round)
+
+    def _moved(self, all: Tensors, answers: Sequence[Answer], shares: Sequence[float], round: Round) -> Tensors:
+        """x + eta_g sum_j share_j dy_j, and c + sum_j dc_j / N: not damped, or it would not be the mean of all c_i."""
+        x, c, N = all["x"].double(), all["c"].double(), len(round.federation.clients)
+        for answer, share in zip(answers, shares, strict=True):
+            x = x.add(answer.up["dy"].double(), alpha=self.eta_g * share)
+            c = c.add(answer.up["dc"].double(), alpha=1 / N)
+        return {"x": x.to(all["x"].dtype), "c": c.to(all["c"].dtype)}
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> Tensors:
         return {"global": down["x"]}

@@ -4,7 +4,7 @@ Xie, Koyejo, Gupta: Asynchronous Federated Optimization, Algorithm 1. `run.round
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal
 
@@ -12,13 +12,15 @@ from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round, Tensors
 from pflsim.staleness import Staleness
 
+_ALPHA = 0.6
+
 
 @dataclass(frozen=True)
 class FedAsync:
     """x <- (1 - alpha s(age)) x + alpha s(age) u on each arrival; `concurrency` clients are at work at any time."""
 
     concurrency: int
-    alpha: float = 0.6  # the mixing weight of a fresh answer
+    alpha: float | None = None  # the mixing weight of a fresh answer; None: 0.6
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
     staleness_a: float = 0.5
     staleness_b: int = 4
@@ -43,8 +45,10 @@ class FedAsync:
         if not 1 <= self.concurrency <= clients:
             expected = f"must be 1 to {clients}, the number of clients"
             raise DescriptionError("schedule.concurrency", self.concurrency, expected)
-        if not 0 < self.alpha <= 1:
+        if self.alpha is not None and not 0 < self.alpha <= 1:
             raise DescriptionError("schedule.alpha", self.alpha, "must be above 0 and at most 1")
+        if self.alpha is not None and not getattr(method, "mixes", True):
+            raise DescriptionError("schedule.alpha", self.alpha, f"{type(method).__name__} mixes nothing: leave it out")
         if not hasattr(method, "server_arrival"):
             reason = "has no asynchronous form (server_arrival): use a schedule with rounds"
             raise DescriptionError("schedule.kind", "fedasync", f"{type(method).__name__} {reason}")
@@ -72,7 +76,9 @@ class FedAsync:
     def fold(self, method: Any, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
         """The server's state after an arrival."""
         (answer,) = answers
-        changed: Tensors = method.server_arrival(all, answer, self.alpha * self._weight(answer.age), round)
+        s = self._weight(answer.age)
+        alpha = _ALPHA if self.alpha is None else self.alpha
+        changed: Tensors = method.server_arrival(all, replace(answer, weight=s), alpha * s, round)
         return changed
 
     def _weight(self, age: int) -> float:

@@ -1,0 +1,116 @@
+"""What each method does with an arrival, and with a full buffer: by hand, and as a limit of its rounds."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nodes.sequential import run_sequentially
+from pflsim import catalogue
+from pflsim.algorithms.ditto import Ditto
+from pflsim.algorithms.fedavg import FedAvg
+from pflsim.algorithms.fedu import FedU
+from pflsim.algorithms.pfedme import PFedMe
+from pflsim.algorithms.scaffold import Scaffold
+from pflsim.federation import Answer, Round, Tensors
+from pflsim.spec import validate
+from pflsim.study import Study
+from tests import problems
+from tests.launching import description
+from tests.test_chaos import assert_same, shuffled
+
+GRAPH = np.ones((4, 4)) - np.eye(4)
+FEDERATION = problems.least_squares(graph=GRAPH).federation
+ROUND = Round(3, (0, 1, 2, 3), FEDERATION, 0.05)
+D = len(FEDERATION.initial)
+
+
+def vector(seed: int) -> torch.Tensor:
+    return torch.randn(D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def answer(client: int, up: Tensors, down: Tensors, weight: float = 1.0) -> Answer:
+    return Answer(client, up, down, age=1, n_samples=5, weight=weight)
+
+
+def test_ditto_mixes_its_global_model_as_fedavg_does_and_takes_a_buffer_as_fedavg_does() -> None:
+    x, start, ends = vector(0), vector(1), [vector(2), vector(3)]
+    own = [answer(k, {"dw": end - start}, {"x": start}) for k, end in enumerate(ends)]
+    plain = [answer(k, {"u": end}, {"x": start}) for k, end in enumerate(ends)]
+    for one, other in (
+        (Ditto().server_arrival({"x": x}, own[0], 0.3, ROUND), FedAvg().server_arrival({"x": x}, plain[0], 0.3, ROUND)),
+        (
+            Ditto().server_buffer({"x": x}, own, [0.5, 1.0], ROUND),
+            FedAvg().server_buffer({"x": x}, plain, [0.5, 1.0], ROUND),
+        ),
+    ):
+        assert torch.allclose(one["x"], other["x"], atol=1e-12)
+
+
+def test_pfedme_goes_beta_times_as_far() -> None:
+    x, w = vector(0), vector(1)
+    moved = PFedMe(beta=2.0).server_arrival({"x": x}, answer(0, {"w": w}, {"x": x}), 0.25, ROUND)["x"]
+    assert torch.allclose(moved, 0.5 * x + 0.5 * w, atol=1e-12)
+
+
+def test_scaffold_moves_by_its_nth_and_never_damps_the_control_variate() -> None:
+    x, c, dy, dc = (vector(seed) for seed in range(4))
+    came = answer(2, {"dy": dy, "dc": dc}, {}, weight=0.5)
+    after = Scaffold(eta_g=2.0).server_arrival({"x": x, "c": c}, came, 0.1, ROUND)
+    assert torch.allclose(after["x"], x + 2.0 * 0.5 / 4 * dy, atol=1e-12)
+    assert torch.allclose(after["c"], c + dc / 4, atol=1e-12)
+
+
+def test_a_buffer_of_scaffold_with_everybody_and_no_staleness_is_its_round() -> None:
+    x, c = vector(0), vector(1)
+    came = [answer(k, {"dy": vector(10 + k), "dc": vector(20 + k)}, {}) for k in range(4)]
+    method = Scaffold()
+    buffered, round_ = (
+        method.server_buffer({"x": x, "c": c}, came, [1.0] * 4, ROUND),
+        method.server_step({"x": x, "c": c}, came, ROUND),
+    )
+    assert all(torch.allclose(buffered[name], round_[name], atol=1e-12) for name in ("x", "c"))
+
+
+@pytest.mark.parametrize("schedule", [{"kind": "fedasync"}, {"kind": "fedbuff", "buffer": 3}])
+def test_scaffolds_c_stays_the_mean_of_all_c_i_whenever_answers_arrive(schedule: dict[str, Any]) -> None:
+    """Checked by what the server would add: the sum of all dc that it has taken, over N."""
+    taken: list[torch.Tensor] = []
+    final: dict[str, torch.Tensor] = {}
+
+    class Watched(Scaffold):
+        def _moved(self, all: Tensors, answers: Any, shares: Any, round: Round) -> Tensors:
+            taken.extend(one.up["dc"].double() for one in answers)
+            final.update(super()._moved(all, answers, shares, round))
+            return dict(final)
+
+    slow = {"devices__flops_per_second": 2e6, "run__clients": 5, "run__rounds": 6}
+    tables = description(schedule=schedule | {"concurrency": 4}, algorithm={"name": "scaffold"}, **slow)
+    study = Study(validate(tables), b"8 bytes.")
+    study.method = Watched()
+    run_sequentially(study)
+    assert len(taken) > 10
+    assert torch.allclose(final["c"].double(), torch.stack(taken).sum(0) / 5, atol=1e-6)
+
+
+def test_an_arrival_at_fedu_is_its_round_with_one_client_and_staleness_makes_the_step_smaller() -> None:
+    table = {"w": torch.stack([vector(k) for k in range(4)])}
+    came = answer(1, {"w": vector(9)}, {})
+    method = FedU(eta_r=0.2)
+    fresh = method.server_arrival(table, came, 0.6, ROUND)["w"]
+    assert torch.equal(fresh, method.server_step(table, [came], ROUND)["w"])
+    old = method.server_arrival(table, replace(came, weight=0.5), 0.3, ROUND)["w"]
+    assert torch.allclose(old[1] - vector(9), (fresh[1] - vector(9)) / 2, atol=1e-12)
+    assert torch.equal(old[[0, 2, 3]], table["w"][[0, 2, 3]])
+
+
+@pytest.mark.parametrize("schedule", [{"kind": "fedasync"}, {"kind": "fedbuff", "buffer": 3}])
+@pytest.mark.parametrize("method", catalogue.names("algorithms"))
+def test_every_method_runs_without_rounds_and_gives_the_same_bits_in_any_order(
+    method: str, schedule: dict[str, Any]
+) -> None:
+    slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "run__clients": 5, "run__rounds": 4}
+    tables = description(algorithm={"name": method}, schedule=schedule | {"concurrency": 3}, **slow)
+    assert_same(shuffled(tables, 1), tables)
