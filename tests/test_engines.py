@@ -135,7 +135,8 @@ def test_while_a_straggler_works_evaluation_sees_its_state_from_before() -> None
 @pytest.mark.parametrize(
     ("schedule", "said"),
     [
-        ({"kind": "fedasync", "concurrency": 7}, "schedule.concurrency = 7: must be 1 to 6"),
+        ({"kind": "fedasync", "concurrency": 0}, "schedule.concurrency = 0: must be at least 1"),
+        ({"kind": "fedbuff", "concurrency": 2, "max_staleness": -1}, "schedule.max_staleness = -1: must be at least 0"),
         ({"kind": "fedasync", "concurrency": 3, "alpha": 1.5}, "schedule.alpha = 1.5: must be above 0 and at most 1"),
         ({"kind": "fedbuff", "concurrency": 3, "buffer": 0}, "schedule.buffer = 0: must be at least 1"),
         ({"kind": "fedbuff", "concurrency": 3, "rate": 0.0}, "schedule.rate = 0.0: must be above 0"),
@@ -233,3 +234,11 @@ def test_work_without_an_answer_is_given_up_after_a_while() -> None:
     told = played({"kind": "fedbuff", "concurrency": 4, "buffer": 3, "timeout_s": 0.5}, fault=lost, run__rounds=5)
     assert told.finished()["rounds"] == 5
     assert len(events(told, "cancelled")) >= 3
+
+
+def test_more_at_work_than_there_are_is_everybody_with_a_warning() -> None:
+    many, all_ = (
+        Study(validate(description(schedule={"kind": "fedasync", "concurrency": n})), b"8 bytes.") for n in (9, 4)
+    )
+    assert many.warnings == ["schedule.concurrency = 9: there are 4 clients, all of whom work"]
+    assert run_sequentially(many).finished()["digest"] == run_sequentially(all_).finished()["digest"]

@@ -42,9 +42,10 @@ class FedBuff:
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what cannot work; returns warnings."""
-        if not 1 <= self.concurrency <= clients:
-            expected = f"must be 1 to {clients}, the number of clients"
-            raise DescriptionError("schedule.concurrency", self.concurrency, expected)
+        if self.concurrency < 1:
+            raise DescriptionError("schedule.concurrency", self.concurrency, "must be at least 1")
+        if self.max_staleness is not None and self.max_staleness < 0:
+            raise DescriptionError("schedule.max_staleness", self.max_staleness, "must be at least 0")
         if self.buffer < 1:
             raise DescriptionError("schedule.buffer", self.buffer, "must be at least 1")
         if not self.rate > 0:
@@ -55,11 +56,13 @@ class FedBuff:
         if self.timeout_s is not None and not 0 < self.timeout_s < 1e9:
             raise DescriptionError("schedule.timeout_s", self.timeout_s, "must be above 0, and finite")
         self._weight(0)
+        if self.concurrency > clients:
+            return [f"schedule.concurrency = {self.concurrency}: there are {clients} clients, all of whom work"]
         return []
 
     def size(self, clients: int) -> int:
         """How many clients are at work at a time."""
-        return self.concurrency
+        return min(self.concurrency, clients)
 
     def arrivals_per_round(self, clients: int) -> int:
         """How many arrivals count as one round."""
