@@ -105,6 +105,17 @@ def retime(directory: Path, settings: tuple[str, ...]) -> None:
     retime(directory, settings)
 
 
+@pflsim.command()
+@_description
+@_set
+@click.option("--out", type=click.Path(path_type=Path), default="host.toml", show_default=True, help="File to write.")
+def calibrate(description: Path, settings: tuple[str, ...], out: Path) -> None:
+    """Measure how fast this host trains a description's model, for `devices = { file = ... }`."""
+    from launch.calibrate import calibrate
+
+    calibrate(_tables(description, settings, None), out)
+
+
 @pflsim.command(name="list")
 @click.argument("room", required=False)
 def list_(room: str | None) -> None:

@@ -55,12 +55,14 @@ def _refuse(description: Description) -> None:
     """Where the order of events decides what is computed, other times would be another run."""
     schedule, mode, there = description.schedule, description.time.mode, _availability(description)
     sampling, until_s = schedule.settings.get("sampling"), description.run.stop.simulated_s
+    budget_s = description.training.local_s
     reasons = (
         (schedule.kind != "sync", "schedule.kind", schedule.kind, "which answer comes first decides what is computed"),
         (mode == "wall", "time.mode", mode, "its times are real ones"),
         (there != "always", "availability", there, "who is there when decides what is computed"),
         (bool(description.fault), "fault", len(description.fault), "what befalls a message depends on when it is sent"),
         (until_s is not None, "run.stop.simulated_s", until_s, "time decides when it ends"),
+        (budget_s is not None, "training.local_s", budget_s, "time decides how many steps a visit has"),
         (_goes_by_speed(sampling), "schedule.sampling", sampling, "speed decides who works"),
     )
     for applies, key, value, reason in reasons:

@@ -154,17 +154,25 @@ class Study:
         Work that shall end by some time is cut to the steps that are done by then, maybe none.
         """
         task = self.task(client, visit, message.round - 1)
-        declared, work_ns = self._declared(task, message.tensors)
+        if self.training.local_s is not None:
+            task = replace(task, limit=max(1, self._steps_within(task, message.tensors, self.training.local_s * 1e9)))
         until_ns = message.facts.get("until_ns")
-        if until_ns is None or now_ns + work_ns <= until_ns:
-            return task, declared, work_ns
+        if until_ns is not None:
+            task = replace(task, limit=self._steps_within(task, message.tensors, until_ns - now_ns))
+            if not task.steps and task.n_samples:
+                return task, Work(), max(0, until_ns - now_ns)
+        return task, *self._declared(task, message.tensors)
+
+    def _steps_within(self, task: Task, down: Tensors, most_ns: float) -> int:
+        """How many of a task's steps are done in so many simulated nanoseconds."""
+        if self._declared(task, down)[1] <= most_ns:
+            return task.steps
         done, tried = 0, task.steps
         while tried - done > 1:  # `done` steps are done by then, `tried` are not
             middle = (done + tried) // 2
-            _, middle_ns = self._declared(replace(task, limit=middle), message.tensors)
-            done, tried = (middle, tried) if now_ns + middle_ns <= until_ns else (done, middle)
-        task = replace(task, limit=done)
-        return task, *(self._declared(task, message.tensors) if done else (Work(), max(0, until_ns - now_ns)))
+            fits = self._declared(replace(task, limit=middle), down)[1] <= most_ns
+            done, tried = (middle, tried) if fits else (done, middle)
+        return done
 
     def _declared(self, task: Task, down: Tensors) -> tuple[Work, int]:
         """The work that the method does in a visit, and its simulated nanoseconds."""
@@ -314,6 +322,9 @@ class Study:
         down = self._first_down()
         works = [self.method.client_work(self.task(client, 0, 0), down) for client in self.federation.clients]
         flops = [self._flops(work) for work in works]
+        if self.training.local_s is not None:
+            speeds = [self.devices.device(name).flops_per_second for name in self.names]
+            flops = [min(work, speed * self.training.local_s) for work, speed in zip(flops, speeds, strict=True)]
         visit_s = predicted_visit_s(self.names, flops, _bytes(down), self.devices, self.links)
         return Population(self.federation.sizes, counts, visit_s)
 

@@ -114,3 +114,36 @@ def test_every_method_runs_without_rounds_and_gives_the_same_bits_in_any_order(
     slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "run__clients": 5, "run__rounds": 4}
     tables = description(algorithm={"name": method}, schedule=schedule | {"concurrency": 3}, **slow)
     assert_same(shuffled(tables, 1), tables)
+
+
+def test_normalised_averaging_takes_mean_steps_and_is_fedavg_where_all_take_as_many() -> None:
+    x, ends = vector(0), [vector(1), vector(2)]
+
+    def step(normalise: bool, *taus: int) -> torch.Tensor:
+        came = [
+            Answer(k, {"u": end, "steps": torch.tensor([tau])}, {"x": x}, 0, n)
+            for k, (end, tau, n) in enumerate(zip(ends, taus, (3, 1), strict=True))
+        ]
+        return FedAvg(normalise=normalise).server_step({"x": x}, came, ROUND)["x"]
+
+    assert torch.allclose(step(True, 4, 4), step(False, 4, 4), atol=1e-12)
+    by_hand = x + (0.75 * 8 + 0.25 * 2) * (0.75 * (ends[0] - x) / 8 + 0.25 * (ends[1] - x) / 2)
+    assert torch.allclose(step(True, 8, 2), by_hand, atol=1e-12)
+
+
+@pytest.mark.parametrize(("budget_s", "slowest_ns"), [(0.08, 72_000_000), (0.001, 24_000_000)])
+def test_a_time_budget_gives_the_slow_client_fewer_steps_but_one(budget_s: float, slowest_ns: int) -> None:
+    """A step takes 2.4 ms, at the straggler 24 ms; a visit has 20."""
+    device = {"kind": "bimodal", "stragglers": 1, "slowdown": 10.0, "flops_per_second": 2e6}
+    tables = description(
+        algorithm={"name": "fedavg", "normalise": True},
+        devices=device | {"server_flops_per_second": 1e9},
+        links="ideal",
+        run__rounds=1,
+        training__local_steps=20,
+        training__local_s=budget_s,
+        data__samples=480,
+    )
+    told = run_sequentially(Study(validate(tables), b"8 bytes.")).facts
+    spans = sorted(fact[4] - fact[3] for fact in told if fact[0] == "spans" and fact[2] == "compute")
+    assert spans == [48_000_000 if budget_s > 0.05 else 2_400_000] * 3 + [slowest_ns]

@@ -9,6 +9,10 @@ A round:
     server      sends x to the clients in S_t
     client i    u_i <- R SGD steps on f_i from x                 ClientUpdate
     server      x   <- sum_i p_i u_i / sum_i p_i, i in S_t       w_{t+1} <- sum_k (n_k / n) w_{t+1}^k
+Where visits differ in their numbers of steps tau_i (a deadline with late = "partial", training.local_s), `normalise`
+takes each client's mean step instead, as FedNova does for SGD (Wang, Liu, Liang, Joshi, Poor, NeurIPS 2020, eq. 8):
+    server      x   <- x + (sum_i p_i tau_i) sum_i p_i (u_i - x) / tau_i
+
 Communication per visit: 1 vector [d] down (x), 1 up (u_i, or u_i - x with upload = "delta").
 State: x at the server; nothing at the client.
 
@@ -33,6 +37,7 @@ class FedAvg:
 
     weights: Literal["samples", "uniform"] = "samples"  # p_i
     upload: Literal["model", "delta"] = "model"  # u_i, or u_i - x: the same average up to rounding
+    normalise: bool = False  # by the number of steps, as FedNova does, where clients take different numbers
     finetune: bool = True  # whether the fine-tuned model is evaluated too
 
     def client_init(self, client: Client) -> Tensors:
@@ -44,7 +49,8 @@ class FedAvg:
     def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
         x = down["x"]
         u = task.sgd(x)
-        return you, {"u": u - x if self.upload == "delta" else u}
+        up = {"u": u - x if self.upload == "delta" else u}
+        return you, up | {"steps": torch.tensor([task.steps])} if self.normalise else up
 
     def server_init(self, federation: Federation) -> Tensors:
         return {"x": federation.initial}
@@ -54,10 +60,24 @@ class FedAvg:
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
         p = [answer.weight * (answer.n_samples if self.weights == "samples" else 1) for answer in answers]
+        if self.normalise:
+            return self._normalised(all, answers, p)
         mean = average([answer.up["u"] for answer in answers], p)
         if mean is None:
             return all
         return {"x": all["x"] + mean if self.upload == "delta" else mean}
+
+    def _normalised(self, all: Tensors, answers: Sequence[Answer], p: Sequence[float]) -> Tensors:
+        """x + (sum_i p_i tau_i) sum_i p_i (u_i - x_i) / tau_i, the p_i adding up to 1."""
+        tau = [float(answer.up["steps"]) for answer in answers]
+        per_step = [
+            (self._trained(answer) - answer.down["x"]) / max(1.0, t) for answer, t in zip(answers, tau, strict=True)
+        ]
+        mean = average(per_step, p)
+        if mean is None:
+            return all
+        effective = sum(weight * t for weight, t in zip(p, tau, strict=True)) / sum(p)
+        return {"x": all["x"] + effective * mean}
 
     def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
         return {"x": mixed(all["x"], self._trained(answer), weight)}

@@ -8,6 +8,7 @@ from pflsim.errors import DescriptionError
 
 Schedule = Literal["constant", "step", "exponential", "cosine", "inverse"]
 
+LONGEST_VISIT_S = 1e9
 LARGEST_STEP = 1e9  # far beyond any use, and small enough that float32 can hold what is multiplied by it
 
 
@@ -30,6 +31,9 @@ class Training:
     batch: int = 20  # samples; a client that has fewer uses all it has
     local_steps: int | None = None  # R, mini-batch steps a visit
     local_epochs: int | None = None  # E, passes a visit
+    local_s: float | None = (
+        None  # the simulated seconds that a visit may take: as many of its steps as fit, one at least
+    )
     momentum: float = 0.0  # starts at rest in every visit
     weight_decay: float = 0.0  # wd, the coefficient of (wd/2) |w|^2
     schedule: Schedule = "constant"
@@ -43,6 +47,8 @@ class Training:
         for name in ("batch", "local_steps", "local_epochs", "schedule_rounds"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise _wrong(name, value, "must be at least 1")
+        if self.local_s is not None and not 0 < self.local_s <= LONGEST_VISIT_S:
+            raise _wrong("local_s", self.local_s, f"must be above 0 and at most {LONGEST_VISIT_S:g}")
         for name in ("step_size", "weight_decay"):
             if not 0 <= getattr(self, name) <= LARGEST_STEP:
                 raise _wrong(name, getattr(self, name), f"must be from 0 to {LARGEST_STEP:g}")

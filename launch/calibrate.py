@@ -1,0 +1,50 @@
+"""`pflsim calibrate`: measures how fast this host trains the model of a description, for `devices = { file = ... }`."""
+
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from pflsim.errors import DescriptionError
+from pflsim.spec import validate
+from pflsim.timing.calibration import measured_speed
+
+REPETITIONS, STEPS = 15, 20
+
+
+def calibrate(tables: Mapping[str, Any], out: Path) -> None:
+    """Time training steps of the description's model and batch, in one thread, and write the speed to `out`."""
+    if out.exists():
+        raise DescriptionError("--out", str(out), "exists already; name a file that does not")
+    import torch
+
+    from pflsim.study import BACKWARD_PER_FORWARD, Study
+
+    torch.set_num_threads(1)
+    study = Study(validate(tables), b"measured")
+    client = max(range(len(study.names)), key=lambda number: int(study.federation.sizes[number]))
+    times_s: list[float] = []
+    spent = 0
+    for visit in range(REPETITIONS + 1):
+        task = study.task(client, visit, 0)
+        began_s = time.perf_counter()
+        task.sgd(study.initial, steps=STEPS)
+        times_s.append(time.perf_counter() - began_s)
+        spent = task.spent.forward_samples
+    flops = spent * (1 + BACKWARD_PER_FORWARD) * study.network.forward_flops
+    speed = measured_speed(flops, times_s[1:])  # the first one warms up
+    about = {
+        "flops_per_second": speed,
+        "host": platform.node(),
+        "processor": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "model": study.description.model.name,
+        "batch": study.training.batch,
+    }
+    with out.open("x", encoding="utf-8") as file:
+        file.write(tomli_w.dumps(about))
+    print(f"{speed / 1e9:.3g} GFLOP/s with batches of {study.training.batch} of {study.description.model.name}: {out}")
+    print(f'devices = {{ file = "{out}" }} in a description gives every client and the server this speed')
