@@ -46,6 +46,7 @@ check: $(INSTALLED)
 
 bench: $(INSTALLED)
 	@$(BIN)/python -m launch.bench $(BENCH)
+	@$(BIN)/python -m launch.bench.simulated
 
 data: $(INSTALLED)
 	@test -n "$(DATA)" || { echo "which one? make data DATA=mnist (or fashion-mnist, cifar10, svhn, emnist, har)"; exit 2; }
