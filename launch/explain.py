@@ -30,18 +30,26 @@ def explain(directory: Path, number: int | None = None, target: float | None = N
         if not found:
             raise DescriptionError("--round", number, f"the record has the rounds 1 to {len(paths)}")
         for line in _round(found[0]):
-            console.print(line, markup=False, soft_wrap=True)
-        return
-    for line in _slowest(paths):
-        console.print(line, markup=False, soft_wrap=True)
-    console.print(_blame_table(paths))
-    console.print(_share_table(shares(run.history), run.classes()))
-    console.print(_class_table(by_class(run.reader, run.classes())))
-    for line in _staleness(age_histogram(run.reader)):
-        console.print(line, markup=False)
+            console.print(line, markup=False)
+    else:
+        _whole_run(run, paths, console)
     if target is not None:
         reached = time_to_target(over_rounds(run.reader), target)
         console.print(f"time to an accuracy of {target:g}, held for 3 evaluations: {reached}", markup=False)
+
+
+def _whole_run(run: FinishedRun, paths: list[CriticalPath], console: Console) -> None:
+    for line in _slowest(paths):
+        console.print(line, markup=False)
+    for table in (
+        _blame_table(paths),
+        _share_table(shares(run.history), run.classes()),
+        _class_table(by_class(run.reader, run.classes())),
+    ):
+        console.print()
+        console.print(table)
+    for line in _staleness(age_histogram(run.reader)):
+        console.print(line, markup=False)
 
 
 def _round(path: CriticalPath) -> Iterator[str]:

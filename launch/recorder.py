@@ -90,7 +90,8 @@ class Recorder:
         self._record.write(facts)
 
     def close(self) -> None:
-        """Close the record."""
+        """Close the record, and let go of the socket: its context must not outlive the run until some collection."""
+        self.__dict__.pop("socket", None)
         self._record.close()
 
     def _read(self, frames: list[bytes]) -> tuple[str, list[list[Any]] | None]:

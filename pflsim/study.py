@@ -183,7 +183,9 @@ class Study:
         """How long a round lasts at most in which these clients are asked, where the schedule has a deadline."""
         if not isinstance(self.schedule, Deadline):
             return 0
-        return self.schedule.deadline_ns(self.cohorts.population.visit_s[list(asked)].tolist())
+        rates = self.links.uplink_rate("server"), self.links.downlink_rate("server")
+        shared_s = sum(len(asked) * self._down_bytes / rate for rate in rates) / 1e9  # all at once, at the server
+        return self.schedule.deadline_ns((self.cohorts.population.visit_s[list(asked)] + shared_s).tolist())
 
     @property
     def cancels(self) -> bool:
@@ -320,6 +322,7 @@ class Study:
         if self.data.classes:
             counts = np.array([np.bincount(y[part.train], minlength=self.data.classes) for part in parts])
         down = self._first_down()
+        self._down_bytes = _bytes(down)
         works = [self.method.client_work(self.task(client, 0, 0), down) for client in self.federation.clients]
         flops = [self._flops(work) for work in works]
         if self.training.local_s is not None:

@@ -12,6 +12,9 @@ from pflsim.timing.links import Links
 
 SMALL: dict[str, Any] = {"run__clients": 6, "run__rounds": 4}
 
+STRAGGLERS = {"kind": "bimodal", "flops_per_second": 4e6, "stragglers": 3, "slowdown": 10.0,
+              "server_flops_per_second": "workstation"}  # fmt: skip
+
 KINDS: dict[str, dict[str, Any]] = {
     "sync": {},
     "slow links": {"links": "4g", "data__samples": 400},
@@ -28,6 +31,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "fedasync": {"schedule": {"kind": "fedasync", "concurrency": 3}},
     "fedbuff": {"schedule": {"kind": "fedbuff", "concurrency": 4, "buffer": 2}},
     "availability": {"availability": {"kind": "markov", "on_s": 0.02, "off_s": 0.01}, "run__rounds": 10},
+    "partial": {"schedule": {"kind": "deadline", "quantile": 0.5, "late": "partial"}, "devices": STRAGGLERS},
+    "cancel": {"schedule": {"kind": "deadline", "quantile": 0.5, "over": 1.0, "late": "cancel"}, "devices": STRAGGLERS,
+               "fault": [{"kind": "lose", "probability": 0.1},
+                         {"kind": "reorder", "probability": 0.3, "delay_s": 0.01}],
+               "links": "4g", "run__rounds": 10},
+    "timeout": {"schedule": {"kind": "fedasync", "concurrency": 3, "timeout_s": 0.08}, "devices": STRAGGLERS,
+                "fault": [{"kind": "lose", "probability": 0.1}, {"kind": "crash", "clients": [1], "at_s": 0.02,
+                                                                 "until_s": 0.05, "keeps_state": False}],
+                "availability": {"kind": "markov", "on_s": 0.2, "off_s": 0.1}, "run__rounds": 10},
     "faults": {"fault": [{"kind": "duplicate", "probability": 0.5}, {"kind": "slow-link", "factor": 3.0}]},
 }  # fmt: skip
 

@@ -183,7 +183,7 @@ def test_a_schedule_says_what_it_folds_in_and_when() -> None:
 
 def test_a_deadline_may_be_a_quantile_of_the_expected_times() -> None:
     times = [0.4, 0.1, 0.3, 0.2]
-    found = [Deadline(quantile=share).deadline_ns(times) for share in (0.25, 0.5, 0.51, 1.0)]
+    found = [Deadline(quantile=share, slack=1.0).deadline_ns(times) for share in (0.25, 0.5, 0.51, 1.0)]
     assert found == [100_000_000, 200_000_000, 300_000_000, 400_000_000]
     waited = played({"kind": "sync"}).finished()["simulated_s"]
     told = played({"kind": "deadline", "quantile": 0.6, "over": 1.0})

@@ -78,7 +78,8 @@ class Journal:
         """Nothing of what was done since the mark was done at `from_ns` or later."""
         while self._events[-1] is not self._marked and self._events[-1].at_ns >= from_ns:
             self._events.pop()
-        self._kept_back = [kept for fact in self._kept_back if (kept := _cut(fact, from_ns)) is not None]
+        stopped_ns = max(from_ns, self._events[-1].at_ns)
+        self._kept_back = [kept for fact in self._kept_back if (kept := _cut(fact, stopped_ns)) is not None]
         self.release()
 
 
@@ -90,6 +91,6 @@ def _cut(fact: tuple[Any, ...], from_ns: int) -> tuple[Any, ...] | None:
             return None
         return fact if end_ns <= from_ns else ("spans", actor, "cancelled", start_ns, from_ns, round)
     if fact[0] == "sent" and fact[-1] >= from_ns:
-        *route, _, _, _, departure_ns = fact
-        return (*route, 0, 0, 0, departure_ns)
+        *route, _, _, _, _ = fact
+        return (*route, 0, 0, 0, from_ns)
     return fact

@@ -440,7 +440,8 @@ class Port:
             charged = sizes[0] + sizes[1]
             self._journal.event(now_ns, "sent", message.kind, message.to, message.sequence, charged)
         route = (message.sender, message.to, message.kind, message.channel, message.sequence)
-        self._journal.tell("sent", *route, message.round, *sizes, now_ns)
+        keeper = self._journal if message.channel == "data" else self.recorder
+        keeper.tell("sent", *route, message.round, *sizes, now_ns)
 
     def _tell(self, table: str, message: Message, sizes: Sizes, at_ns: int) -> None:
         route = (message.sender, message.to, message.kind, message.channel, message.sequence)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pflsim.record.classes import ages
 from pflsim.record.database import Reader
 from pflsim.record.history import SERVER, WAIT, History
-from pflsim.record.ledger import balance
+from pflsim.record.ledger import Amount, balance
 from pflsim.record.link_use import overruns
 from pflsim.timing.links import Links
 
@@ -91,7 +91,10 @@ def _work_lasts_from_work_to_answer(facts: Facts) -> Iterator[str]:
                 yield f"{kind} {sequence} of {actor} left at {departure_ns} ns, when no work of it was done"
 
 
-_ANSWERS_OF = "SELECT kind, sequence, departure_ns FROM sent WHERE sender = ? AND kind IN ('RESULT', 'GONE')"
+_ANSWERS_OF = (
+    "SELECT kind, sequence, departure_ns FROM sent WHERE sender = ? AND kind IN ('RESULT', 'GONE') AND header_bytes > 0"
+)
+"""What was cancelled before it left has no bytes."""
 
 
 def _one_thing_at_a_time(facts: Facts) -> Iterator[str]:
@@ -119,7 +122,8 @@ def _sent_is_received_or_lost(facts: Facts) -> Iterator[str]:
     for account in ledger.accounts:
         if not account.agrees:
             what = f"{account.kind} {account.sender} → {account.receiver}"
-            yield f"{what}: sent {account.sent}, received {account.received}, lost {account.lost}"
+            lost = ", ".join(f"{_in_words(amount)} {reason}" for reason, amount in account.lost.items()) or "nothing"
+            yield f"{what}: sent {_in_words(account.sent)}, received {_in_words(account.received)}, lost {lost}"
 
 
 def _work_is_answered_at_most_once(facts: Facts) -> Iterator[str]:
@@ -166,3 +170,7 @@ def _checked(name: str, violations: Callable[[Facts], Iterator[str]], facts: Fac
     if name == "completion = dispatch + duration" and not facts.is_virtual:
         return Check(name, not_checked="under the wall clock what is between two events takes real time")
     return Check(name, tuple(violations(facts)))
+
+
+def _in_words(amount: Amount) -> str:
+    return f"{amount.messages} messages of {amount.total_bytes} bytes"

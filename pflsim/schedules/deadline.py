@@ -23,6 +23,7 @@ class Deadline:
 
     deadline_s: float | None = None
     quantile: float | None = None  # instead: when this share of those asked is expected to have answered
+    slack: float = 1.1  # so many times the quantile: links are shared, and devices jitter
     cohort: int | None = None  # B; all clients without it
     over: float = 1.3  # so many times B are asked
     minimum: int = 1
@@ -46,7 +47,8 @@ class Deadline:
             return ceil(self.deadline_s * 1e9)
         assert self.quantile is not None  # `check` refused it
         in_order = sorted(expected_s)
-        return ceil(in_order[max(0, ceil(self.quantile * len(in_order)) - 1)] * 1e9) if in_order else 1
+        expected = in_order[max(0, ceil(self.quantile * len(in_order)) - 1)] if in_order else 0.0
+        return max(1, ceil(self.slack * expected * 1e9))
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what cannot work; returns warnings."""
@@ -55,6 +57,8 @@ class Deadline:
             raise DescriptionError("schedule.deadline_s, schedule.quantile", given, "give one of the two")
         if self.deadline_s is not None and not 0 < self.deadline_s < 1e9:
             raise DescriptionError("schedule.deadline_s", self.deadline_s, "must be above 0, and finite")
+        if not 0 < self.slack < 1e6:
+            raise DescriptionError("schedule.slack", self.slack, "must be above 0")
         if self.quantile is not None and not 0 < self.quantile <= 1:
             raise DescriptionError("schedule.quantile", self.quantile, "must be above 0 and at most 1")
         if self.cohort is not None and self.cohort < 1:
