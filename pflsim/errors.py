@@ -12,7 +12,8 @@ class DescriptionError(PflsimError):
 
     def __init__(self, key: str, value: object, expected: str) -> None:
         self.key, self.value, self.expected = key, value, expected
-        super().__init__(f"{key} = {value!r}: {expected}")
+        is_absent = repr(value) == "None" and expected.startswith("is required")
+        super().__init__(f"{key} {expected}" if is_absent else f"{key} = {value!r}: {expected}")
 
 
 class RunFailed(PflsimError):

@@ -143,7 +143,7 @@ def test_while_a_straggler_works_evaluation_sees_its_state_from_before() -> None
         ({"kind": "deadline", "deadline_s": 0.0}, "schedule.deadline_s = 0.0: must be above 0"),
         ({"kind": "deadline", "deadline_s": 1.0, "cohort": 3, "minimum": 4}, "schedule.minimum = 4: must be 1 to 3"),
         ({"kind": "deadline", "deadline_s": 1.0, "over": 0.5}, "schedule.over = 0.5: must be at least 1"),
-        ({"kind": "fedasync"}, "schedule.concurrency = None: is required"),
+        ({"kind": "fedasync"}, "schedule.concurrency is required"),
         ({"kind": "fedasync", "concurrency": 3, "staleness_a": -1.0}, "must be at least 0"),
     ],
 )

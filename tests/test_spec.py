@@ -80,7 +80,7 @@ def test_a_wrong_key_or_value_is_refused_with_what_was_probably_meant(key: str, 
 def test_a_table_without_a_sensible_default_is_required(table: str) -> None:
     tables = description()
     del tables[table]
-    assert wrong(tables).startswith(f"{table} = None: is required")
+    assert wrong(tables).startswith(f"{table} is required")
 
 
 def test_accuracy_cannot_end_a_run_that_never_evaluates() -> None:

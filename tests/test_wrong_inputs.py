@@ -47,7 +47,7 @@ def refusal(tables: dict[str, Any]) -> str:
         ({"beside": 5}, 'beside = 5: must be a list of tables, such as [{ name = "local" }]'),
         ({"beside": [5]}, "beside.0 = 5: must be a table"),
         ({"beside": [{"name": "a/b"}]}, "beside.0.name = 'a/b': must be a name of letters"),
-        ({"beside": [{"nam": "local"}]}, "beside.0.name = None: is required"),
+        ({"beside": [{"nam": "local"}]}, "beside.0.name is required"),
         ({"links": 5}, "links = 5: must be a preset's name or a table"),
         ({"run__clients": True}, "run.clients = True: input should be a valid integer"),
         ({"run__clients": "5"}, "run.clients = '5': input should be a valid integer"),

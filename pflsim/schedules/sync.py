@@ -18,7 +18,7 @@ class Sync:
 
     promises = False
     gives_up = False
-    mend = 'a round would wait for it without end: use kind = "deadline" with late = "cancel"'
+    mend = 'a round would wait without end: use a deadline with late = "cancel", or FedAsync or FedBuff with timeout_s'
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what has no meaning with that many clients; returns warnings."""
