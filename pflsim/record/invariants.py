@@ -129,18 +129,17 @@ def _sent_is_received_or_lost(facts: Facts) -> Iterator[str]:
 def _work_is_answered_at_most_once(facts: Facts) -> Iterator[str]:
     """Of one client: its k-th answer leaves after its k-th WORK has come in, and none is left over."""
     asked: defaultdict[str, list[int]] = defaultdict(list)
-    for one in facts.history.transits():
+    answered: defaultdict[str, list[int]] = defaultdict(list)
+    for one in facts.history.transits():  # what was cut off or lost on the way has answered nothing
         if one.kind == "WORK":
             asked[one.receiver].append(one.arrival_ns)
-    answered: defaultdict[str, list[int]] = defaultdict(list)
-    select = "SELECT sender, departure_ns FROM sent WHERE kind IN ('RESULT', 'GONE') ORDER BY sender, sequence"
-    for actor, departure_ns in facts.reader.query(select):
-        answered[actor].append(departure_ns)
+        elif one.kind in ("RESULT", "GONE"):
+            answered[one.sender].append(one.departure_ns)
     for actor, departures_ns in answered.items():
         arrivals_ns = sorted(asked[actor])
         if len(departures_ns) > len(arrivals_ns):
             yield f"{actor} answered {len(departures_ns)} times and was asked {len(arrivals_ns)} times"
-        for number, (asked_ns, answer_ns) in enumerate(zip(arrivals_ns, departures_ns, strict=False), start=1):
+        for number, (asked_ns, answer_ns) in enumerate(zip(arrivals_ns, sorted(departures_ns), strict=False), start=1):
             if answer_ns < asked_ns:
                 yield f"answer {number} of {actor} left at {answer_ns} ns, before WORK {number} came at {asked_ns} ns"
 
