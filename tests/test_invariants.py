@@ -12,7 +12,6 @@ from pflsim.record.link_use import Load, latest
 from tests.launching import description
 from tests.recorded import KINDS, SMALL, links_of, record_of
 
-
 EVERY_KIND = KINDS | {
     "cut uploads": {"schedule": {"kind": "deadline", "deadline_s": 0.1, "over": 1.0, "late": "carry"},
                     "availability": {"kind": "diurnal", "duty": 0.5, "period_s": 0.1, "duty_spread": 0.2},
