@@ -9,6 +9,7 @@ from pflsim.record.classes import classes_of
 from pflsim.record.critical_path import CriticalPath, critical_paths
 from pflsim.record.database import Reader
 from pflsim.record.history import SERVER, History
+from pflsim.record.participation import save_participation_plot
 from pflsim.record.timeline import Window, window_of
 from pflsim.record.trace import write_trace
 from pflsim.spec import Description, client_names, read, validate
@@ -72,12 +73,14 @@ def save_trace(directory: Path) -> Path:
 
 
 def save_pictures(directory: Path, number: int | None, seconds: str | None) -> list[Path]:
-    """Draw the timeline, of some `seconds` ("1.5:3"), a round, or the first rounds, and the waiting; the files."""
+    """Draw the timeline (of some `seconds`, "1.5:3", a round, or the first rounds), the waiting, and who took part."""
     run = FinishedRun(directory)
     paths = run.paths()
     first, last = (1, FIRST_ROUNDS) if number is None else (number, number)
     window = window_of(run.history.rounds, first, last) if seconds is None else _window(seconds)
-    return timeline.save_pictures(run.history, paths, window, directory, run.description.algorithm.name)
+    label = run.description.algorithm.name
+    drawn = timeline.save_pictures(run.history, paths, window, directory, label)
+    return [*drawn, *save_participation_plot({label: directory / "record.db"}, directory / "participation")]
 
 
 def _window(seconds: str) -> Window:

@@ -1,20 +1,18 @@
 """Without rounds: so many clients are at work at any time, and what arrives is folded in as it comes."""
 
-from nodes.dispatch import ServerState, Tally, cancel, close_round, hand_out, reachable, take_in, tell
+from nodes.dispatch import ServerState, Tally, aggregate, cancel, close_round, hand_out, take_in, tell
 from nodes.rounds import await_somebody
-from pflsim.federation import Answer, Round
+from pflsim.federation import Round
 from pflsim.messages.port import Port
 from pflsim.messages.wire import Message
-from pflsim.schedules.fedasync import FedAsync
-from pflsim.schedules.fedbuff import FedBuff
+from pflsim.schedule import WithoutRounds
 from pflsim.study import Study
 from pflsim.timing.presence import Moment
 
 
 def arrivals(port: Port, study: Study, state: ServerState, began_s: float) -> None:
     """One round: for FedBuff a full buffer, for FedAsync as many arrivals as there are clients."""
-    schedule = study.schedule
-    assert isinstance(schedule, FedAsync | FedBuff)
+    schedule = _schedule(study)
     this, tally = study.round(state.round), Tally(port.now_ns)
     while len(tally.answers) < schedule.arrivals_per_round(len(study.names)):
         _keep_at_work(port, study, state, this, tally)
@@ -29,14 +27,13 @@ def arrivals(port: Port, study: Study, state: ServerState, began_s: float) -> No
         tally.answers.append(answer)
         folded = schedule.folds(tally.answers)
         if folded:
-            _fold(port, study, state, folded, this)
+            aggregate(port, study, state, this, folded)
     close_round(port, study, state, this, tally, began_s)
 
 
 def _next(port: Port, study: Study, state: ServerState) -> Message | None:
     """The next answer; None when before it a client returns that can be given work, or work takes too long."""
-    schedule = study.schedule
-    assert isinstance(schedule, FedAsync | FedBuff)
+    schedule = _schedule(study)
     moments = []
     if schedule.timeout_ns is not None:
         moments = [work.given_ns + schedule.timeout_ns for work in state.outstanding.values()]
@@ -49,8 +46,7 @@ def _next(port: Port, study: Study, state: ServerState) -> Message | None:
 
 def _give_up(port: Port, study: Study, state: ServerState) -> None:
     """Cancel work that has taken too long."""
-    schedule = study.schedule
-    assert isinstance(schedule, FedAsync | FedBuff)
+    schedule = _schedule(study)
     if schedule.timeout_ns is not None:
         for client, work in sorted(state.outstanding.items()):
             if work.given_ns + schedule.timeout_ns <= port.now_ns:
@@ -59,21 +55,13 @@ def _give_up(port: Port, study: Study, state: ServerState) -> None:
 
 def _keep_at_work(port: Port, study: Study, state: ServerState, this: Round, tally: Tally) -> None:
     """Hand work to idle clients, drawn anew each time, until as many are at work as the schedule wants."""
-    schedule = study.schedule
-    assert isinstance(schedule, FedAsync | FedBuff)
-    await_somebody(port, study, state)
-    while len(state.outstanding) < schedule.concurrency:
-        idle = reachable(port, study, state)
-        if not idle:
-            break
-        drawn = int(idle[study.dispatch_rng(state.work_id).integers(len(idle))])
+    idle = await_somebody(port, study, state)
+    while idle and len(state.outstanding) < _schedule(study).concurrency:
+        drawn = idle.pop(int(study.dispatch_rng(state.work_id).integers(len(idle))))
         hand_out(port, study, state, drawn, this)
         tally.given.append(drawn)
 
 
-def _fold(port: Port, study: Study, state: ServerState, folded: list[Answer], this: Round) -> None:
-    schedule = study.schedule
-    assert isinstance(schedule, FedAsync | FedBuff)
-    with port.busy(study.server_work_ns(folded), "aggregate"):
-        state.all = schedule.fold(study.method, state.all, folded, this)
-    state.version += 1
+def _schedule(study: Study) -> WithoutRounds:
+    assert isinstance(study.schedule, WithoutRounds)  # or the server would not have come here
+    return study.schedule

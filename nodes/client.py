@@ -120,9 +120,9 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
         work_id=message.work_id,
         samples=task.n_samples,
     )
-    if not port.post(leaves_ns):
+    if leaves_ns is not None and not port.post(leaves_ns):
         state.you, _ = state.before
-        with port.busy(leaves_ns - port.now_ns if leaves_ns else 0, "lost send"):
+        with port.busy(leaves_ns - port.now_ns, "lost send"):
             pass
         _return(port, study, message)
         return

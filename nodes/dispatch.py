@@ -121,11 +121,16 @@ def fold(port: Port, study: Study, state: ServerState, this: Round, answers: lis
     """Fold the answers of a round in, in the order of the clients' ids; without any, nothing changes."""
     answers.sort(key=lambda answer: answer.client)
     if sum(answer.n_samples for answer in answers) > 0:
-        with port.busy(study.server_work_ns(answers), "aggregate"):
-            state.all = study.server_step(state.all, answers, this)
-        state.version += 1
+        aggregate(port, study, state, this, answers)
     else:
         tell(port, port.name, "skipped", f"round {this.number + 1} changed nothing: no answer with samples came")
+
+
+def aggregate(port: Port, study: Study, state: ServerState, this: Round, answers: list[Answer]) -> None:
+    """Make the next version of the server's state out of these answers."""
+    with port.busy(study.server_work_ns(answers), "aggregate"):
+        state.all = study.folded(state.all, answers, this)
+    state.version += 1
 
 
 def close_round(port: Port, study: Study, state: ServerState, this: Round, tally: Tally, began_s: float) -> None:

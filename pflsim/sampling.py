@@ -6,6 +6,7 @@
     sampling = { kind = "groups", groups = 10, grouping = "by-speed" }
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -35,15 +36,18 @@ class Sampling(Protocol):
     Optional: strata(population, rng) -> Strata    fixed, disjoint parts of the population, in a fixed order
     """
 
-    needs_losses: ClassVar[bool]
+    needs_losses: ClassVar[bool] = False
     """Whether a client that works reports its mean training loss at the model that it received."""
 
     def check(self, clients: int, count: int) -> None:
         """Raises DescriptionError for what has no meaning where `count` of so many clients are to be drawn."""
+        return  # unless a sampling says otherwise, nothing has none
 
     def least(self, clients: int, count: int) -> int:
         """How many are drawn at least when `count` are wanted and everybody may be drawn."""
+        return count
 
+    @abstractmethod
     def drawn(
         self,
         population: Population,

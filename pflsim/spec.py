@@ -191,7 +191,7 @@ def read(path: Path) -> dict[str, Any]:
 def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:
     """`tables` with one `KEY=VALUE` of the command line applied; dotted keys, TOML values, bare words are text."""
     key, equals, text = assignment.partition("=")
-    if not equals or not key.strip():
+    if not equals or not all(part.strip() for part in key.split(".")):
         raise DescriptionError("--set", assignment, 'must be KEY=VALUE, such as run.rounds=10 or links="wifi"')
     try:
         value = tomllib.loads(f"value = {text}")["value"]

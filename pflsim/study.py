@@ -29,7 +29,7 @@ from pflsim.method import REQUIRED
 from pflsim.record.database import packed
 from pflsim.rng import stream
 from pflsim.sampling import Population
-from pflsim.schedule import Schedule
+from pflsim.schedule import Schedule, WithoutRounds
 from pflsim.schedules.deadline import Deadline
 from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.availability import Availability
@@ -214,12 +214,14 @@ class Study:
         arrays = {name: np.asarray(value) for name, value in measured.items()}
         return {name: packed(array) if array.ndim else array.item() for name, array in arrays.items()}
 
-    def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
-        """The server's state after folding in the answers of a round."""
-        given = [*all.values(), *(tensor for answer in answers for tensor in answer.up.values()), self.initial]
-        with unchanged(f"{self.method_name}.server_step", given):
+    def folded(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
+        """The server's state after folding in answers, as the schedule has it."""
+        came = [tensor for answer in answers for tensor in (*answer.up.values(), *answer.down.values())]
+        with unchanged(f"the server's half of {self.method_name}", [*all.values(), *came, self.initial]):
+            if isinstance(self.schedule, WithoutRounds):
+                return self.schedule.fold(self.method, all, answers, round)
             changed: Tensors = self.method.server_step(all, answers, round)
-        return changed
+            return changed
 
     def work_ns(self, actor: str, work: Work, visit: int) -> int:
         """Simulated nanoseconds that `work` takes on the device of `actor` during its visit number `visit`."""
@@ -297,9 +299,10 @@ class Study:
         cohort = getattr(self.schedule, "cohort", None)
         if cohort is not None and cohort > clients:
             self.warnings.append(f"schedule.cohort = {cohort}: there are {clients} clients, all of whom work")
-        if getattr(self.schedule, "sampling", "") == "by-samples" and self.schedule.size(clients) > able:
+        sampling = getattr(self.schedule, "sampling", "")
+        if sampling in ("by-samples", {"kind": "by-samples"}) and self.schedule.size(clients) > able:
             reason = f"draws {self.schedule.size(clients)} clients, of whom only {able} have samples: a smaller cohort"
-            raise DescriptionError("schedule.sampling", "by-samples", reason)
+            raise DescriptionError("schedule.sampling", sampling, reason)
 
     def dispatch_rng(self, dispatched: int) -> np.random.Generator:
         """Decides who gets work when a schedule without rounds hands out the next piece."""

@@ -44,13 +44,11 @@ def test_whoever_is_always_there_never_changes() -> None:
     assert found.is_available("c000", 10**18)
     assert found.next_change_ns("c000", 5) is None
     assert found.available_from_ns("c000", 5) == 5
-    assert found.interrupted_at_ns("c000", 0, 10**18) is None
 
 
 @pytest.mark.parametrize("setting", [MARKOV, BERNOULLI, DIURNAL])
 def test_the_server_is_always_there_and_nobody_else_is_known(setting: dict[str, object]) -> None:
     found = Availability(setting, ACTORS, 1)
-    assert found.interrupted_at_ns("server", 0, 10**18) is None
     with pytest.raises(KeyError):
         found.is_available("c002", 0)
 
@@ -65,14 +63,6 @@ def test_a_trace_is_read_to_the_nanosecond(tmp_path: Path) -> None:
     assert found.next_change_ns("c000", 30 * S) == 40 * S
     assert found.next_change_ns("c000", 50 * S) is None
     assert [found.available_from_ns("c000", at * S) for at in (12, 30, 50)] == [12 * S, 40 * S, None]
-
-
-def test_work_is_done_if_it_ends_when_the_client_leaves_and_lost_a_nanosecond_later(tmp_path: Path) -> None:
-    found = trace(tmp_path, "c000,10,20\nc001,0,1\n")
-    assert found.interrupted_at_ns("c000", 12 * S, 20 * S) is None
-    assert found.interrupted_at_ns("c000", 12 * S, 20 * S + 1) == 20 * S
-    assert found.interrupted_at_ns("c000", 5 * S, 20 * S) == 5 * S, "it was not there when the work began"
-    assert found.interrupted_at_ns("c000", 5 * S, 5 * S) is None
 
 
 def test_a_trace_that_repeats_goes_on_over_its_end(tmp_path: Path) -> None:
@@ -171,8 +161,6 @@ def test_neither_the_order_nor_the_number_of_questions_changes_an_answer(
         assert change_ns is not None and isinstance(change_ns, int) and change_ns > at_ns
         assert one.is_available("c001", change_ns) is not there and one.is_available("c001", change_ns - 1) is there
         assert from_ns == (at_ns if there else change_ns)
-        lost_ns = one.interrupted_at_ns("c001", at_ns, change_ns + 1)
-        assert lost_ns == (change_ns if there else at_ns)
 
 
 def test_a_year_of_markov_sojourns_is_found_quickly() -> None:

@@ -110,8 +110,8 @@ def test_each_loss_costs_one_time_out_and_one_segment_and_their_number_is_geomet
     assert mean(losses) == pytest.approx(1 / 3, abs=0.04)
     assert mean(count == 0 for count in losses) == pytest.approx(0.75, abs=0.03)
     unlucky = losses.index(2)
-    assert found.repeated_bytes("c000", "server", unlucky, 10**6) == 2 * FULL_SEGMENT_BYTES == 3076
-    assert found.repeated_bytes("c000", "server", unlucky, 100) == 200, "a short message is all that is sent again"
+    assert found.transfer("c000", "server", 10**6, unlucky).size_bytes == 10**6 + 2 * FULL_SEGMENT_BYTES == 1_003_076
+    assert found.transfer("c000", "server", 100, unlucky).size_bytes == 300, "a short message is all that is sent again"
 
 
 def test_a_transfer_with_its_number_has_what_delays_it() -> None:

@@ -13,6 +13,7 @@ from nodes.sequential import FactList, run_sequentially
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.errors import DescriptionError
 from pflsim.federation import mixed, moved
+from pflsim.messages.inbox import Inbox
 from pflsim.schedules.deadline import Deadline
 from pflsim.schedules.fedasync import FedAsync
 from pflsim.schedules.fedbuff import FedBuff
@@ -138,7 +139,7 @@ def test_while_a_straggler_works_evaluation_sees_its_state_from_before() -> None
         ({"kind": "fedasync", "concurrency": 0}, "schedule.concurrency = 0: must be at least 1"),
         ({"kind": "fedbuff", "concurrency": 2, "max_staleness": -1}, "schedule.max_staleness = -1: must be at least 0"),
         ({"kind": "fedasync", "concurrency": 3, "alpha": 1.5}, "schedule.alpha = 1.5: must be above 0 and at most 1"),
-        ({"kind": "fedbuff", "concurrency": 3, "buffer": 0}, "schedule.buffer = 0: must be at least 1"),
+        ({"kind": "fedbuff", "concurrency": 3, "buffer": 0}, "schedule.buffer = 0: must be 1 to 1,000,000"),
         ({"kind": "fedbuff", "concurrency": 3, "rate": 0.0}, "schedule.rate = 0.0: must be above 0"),
         ({"kind": "deadline", "deadline_s": 0.0}, "schedule.deadline_s = 0.0: must be above 0"),
         ({"kind": "deadline", "deadline_s": 1.0, "cohort": 3, "minimum": 4}, "schedule.minimum = 4: must be 1 to 3"),
@@ -242,3 +243,12 @@ def test_more_at_work_than_there_are_is_everybody_with_a_warning() -> None:
     )
     assert many.warnings == ["schedule.concurrency = 9: there are 4 clients, all of whom work"]
     assert run_sequentially(many).finished()["digest"] == run_sequentially(all_).finished()["digest"]
+
+
+def test_what_was_cancelled_is_forgotten_when_nothing_more_can_come_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of many rounds must not remember each of them."""
+    inboxes: list[Inbox] = []
+    made = Inbox.__init__
+    monkeypatch.setattr(Inbox, "__init__", lambda self, downlink: (inboxes.append(self), made(self, downlink))[1])
+    played({"kind": "deadline", "deadline_s": 0.05, "over": 1.0, "late": "cancel"}, run__rounds=40, devices__jitter=1.0)
+    assert len(max((inbox._cancelled for inbox in inboxes), key=len)) < 20

@@ -179,3 +179,23 @@ def test_without_a_barrier_too_processes_give_the_bits_of_the_sequential_driver(
     tables = description(DIGITS, schedule=ENGINES[engine], devices__flops_per_second=2e6, run__rounds=4)
     packed = description(tables, run__clients_per_process=clients_per_process)
     assert digests(run_here(packed, tmp_path / "run")) == in_one_process(tables)
+
+
+def test_under_the_wall_clock_cancelled_work_really_stops(tmp_path: Path) -> None:
+    """The straggler's work would take some 15 s; each round cancels it, evaluates it, and asks it again."""
+    device = {"kind": "bimodal", "flops_per_second": 1e6, "stragglers": 1, "slowdown": 40.0}
+    tables = description(
+        time__mode="wall",
+        links="ideal",
+        schedule={"kind": "deadline", "deadline_s": 0.4, "over": 1.0, "late": "cancel"},
+        devices=device | {"server_flops_per_second": 1e12},
+        run__rounds=3,
+        run__eval_every=1,
+    )
+    result = run_here(tables, tmp_path / "out")
+    assert result.summary["time"]["simulated_s"] < 5
+    assert [row["answers"] for row in result.rows("rounds")] == [3, 3, 3]
+    assert {row["cohort_json"] for row in result.rows("rounds")} == {"[0, 1, 2, 3]"}
+    cancelled = [row["actor"] for row in result.rows("events", what="cancelled")]
+    assert len(cancelled) == 3 and len(set(cancelled)) == 1
+    assert result.ledger().agrees

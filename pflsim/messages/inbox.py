@@ -100,6 +100,11 @@ class Inbox:
         self._hush("data", sender)
         return found
 
+    def forget_before(self, sender: str, work_id: int) -> None:
+        """`sender` has spoken of this work, and keeps its order: of what was cancelled before, nothing comes any more."""
+        for key in [one for one in self._cancelled if one[0] == sender and one[1] < work_id]:
+            del self._cancelled[key]
+
     def is_void(self, message: Message, leaves_ns: int) -> bool:
         """Whether `message` answers work that was cancelled before it could leave."""
         if message.channel != "data" or message.kind not in wire.ANSWERS:
@@ -123,6 +128,7 @@ class Inbox:
             self._downlink.add((sender, message.sequence), flight)
         else:
             heapq.heappush(self._asides[channel], (sent_ns, sender, message.sequence))
+        self.forget_before(sender, message.work_id)
         self._mail[channel, sender, message.sequence] = message, sizes, sent_ns
         self._in_hand[channel, sender] += 1
         self._hush(channel, sender)

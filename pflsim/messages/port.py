@@ -262,6 +262,7 @@ class Port:
         if self._inbox.is_void(message, stamp[0]):
             self._seen[source] = message.sequence
             self._inbox.forgive(message.sender, wire.RESULT, message.work_id)
+            self._inbox.forget_before(message.sender, message.work_id)
             self._refuse_void(message, sizes)
             return True
         if message.kind == wire.PROMISE:

@@ -2,21 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from pflsim.sampling import Population
+from pflsim.sampling import Population, Sampling
 
 
 @dataclass(frozen=True)
-class All:
+class All(Sampling):
     """All who may be drawn are drawn."""
-
-    needs_losses: ClassVar[bool] = False
-
-    def check(self, clients: int, count: int) -> None:
-        """There is nothing to refuse."""
 
     def least(self, clients: int, count: int) -> int:
         """Everybody."""

@@ -2,25 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from pflsim.sampling import Population
+from pflsim.sampling import Population, Sampling
 
 
 @dataclass(frozen=True)
-class BySamples:
+class BySamples(Sampling):
     """One after the other, each with a chance proportional to n_i among those that are left; never without samples."""
-
-    needs_losses: ClassVar[bool] = False
-
-    def check(self, clients: int, count: int) -> None:
-        """There is nothing to refuse."""
-
-    def least(self, clients: int, count: int) -> int:
-        """As many as are wanted."""
-        return count
 
     def drawn(
         self,

@@ -11,22 +11,20 @@ with whom.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from pflsim.errors import DescriptionError
-from pflsim.sampling import Population, Strata, cut, some
+from pflsim.sampling import Population, Sampling, Strata, cut, some
 
 
 @dataclass(frozen=True)
-class Groups:
+class Groups(Sampling):
     """`groups` disjoint groups whose sizes differ by one at most; a cohort is at most its whole group."""
 
     groups: int  # G
     grouping: Literal["random", "contiguous", "by-label", "by-speed"] = "random"
-
-    needs_losses: ClassVar[bool] = False
 
     def check(self, clients: int, count: int) -> None:
         """Raises DescriptionError for groups that would be empty."""

@@ -12,12 +12,12 @@ from typing import ClassVar
 import numpy as np
 
 from pflsim.errors import DescriptionError
-from pflsim.sampling import Population
+from pflsim.sampling import Population, Sampling
 from pflsim.samplings.by_samples import BySamples
 
 
 @dataclass(frozen=True)
-class PowerOfChoice:
+class PowerOfChoice(Sampling):
     """d `candidates` are drawn as by-samples draws; the cohort are those of them with the highest last loss.
 
     Who never reported a finite loss counts as highest; ties go to the lower id.
@@ -32,10 +32,6 @@ class PowerOfChoice:
         if not count <= self.candidates <= clients:
             expected = f"must be {count} to {clients}: at least the cohort, at most the number of clients"
             raise DescriptionError("schedule.sampling.candidates", self.candidates, expected)
-
-    def least(self, clients: int, count: int) -> int:
-        """As many as are wanted."""
-        return count
 
     def drawn(
         self,

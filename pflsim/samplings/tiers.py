@@ -8,22 +8,19 @@ equally large, by the predicted seconds of a visit.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from pflsim.errors import DescriptionError
-from pflsim.sampling import Population, Strata, cut, some
+from pflsim.sampling import Population, Sampling, Strata, cut, some
 
 
 @dataclass(frozen=True)
-class Tiers:
+class Tiers(Sampling):
     """In each round a tier is drawn, and the cohort uniformly inside it; a cohort is at most its whole tier."""
 
     tiers: int = 5
     chances: tuple[float, ...] | None = None  # of each tier, the fastest first; None: all alike
-
-    needs_losses: ClassVar[bool] = False
 
     def check(self, clients: int, count: int) -> None:
         """Raises DescriptionError for tiers that would be empty, and for chances that are none."""

@@ -2,25 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from pflsim.sampling import Population, some
+from pflsim.sampling import Population, Sampling, some
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Sampling):
     """Uniformly, without replacement."""
-
-    needs_losses: ClassVar[bool] = False
-
-    def check(self, clients: int, count: int) -> None:
-        """There is nothing to refuse."""
-
-    def least(self, clients: int, count: int) -> int:
-        """As many as are wanted."""
-        return count
 
     def drawn(
         self,

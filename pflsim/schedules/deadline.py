@@ -64,7 +64,7 @@ class Deadline:
         if self.cohort is not None and self.cohort < 1:
             raise DescriptionError("schedule.cohort", self.cohort, "must be at least 1")
         if not 1 <= self.over < 1e6:
-            raise DescriptionError("schedule.over", self.over, "must be at least 1")
+            raise DescriptionError("schedule.over", self.over, "must be at least 1, and below 1e6")
         if not 1 <= self.minimum <= self.wanted(clients):
             expected = f"must be 1 to {self.wanted(clients)}, the answers that end a round"
             raise DescriptionError("schedule.minimum", self.minimum, expected)

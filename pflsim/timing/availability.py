@@ -160,12 +160,6 @@ class Availability:
         """`at_ns` if `client` is there then, else when it comes back; None if it never does."""
         return at_ns if self.is_available(client, at_ns) else self.next_change_ns(client, at_ns)
 
-    def interrupted_at_ns(self, client: str, from_ns: int, to_ns: int) -> int | None:
-        """The first moment in [from_ns, to_ns) at which `client` is not there; None if it is there throughout."""
-        available, until_ns = self._timelines[client].stretch(from_ns)
-        moment_ns = until_ns if available else from_ns
-        return moment_ns if moment_ns < to_ns else None
-
 
 def resolved(setting: object) -> dict[str, Any]:
     """The table that `setting` stands for, its kind checked; raises DescriptionError."""

@@ -106,11 +106,6 @@ class Faults:
                 return fault
         return None
 
-    @property
-    def has_dates_in_seconds(self) -> bool:
-        """Whether some fault begins or ends at a simulated time, so that real time would change the result."""
-        return any(not f.span.in_rounds and (f.span.begins > 0 or f.span.ends is not None) for f in self.faults)
-
     def crashes(self, client: str) -> tuple[Crash, ...]:
         """When `client` is gone, in the order of the description."""
         return tuple(Crash(f.span, f.keeps_state) for f in self._of_kind["crash"] if client in f.clients)

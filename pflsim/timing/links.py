@@ -127,10 +127,6 @@ class Links:
         """What befalls message `sequence` of this pair: jitter, and how often something of it is sent again."""
         return self._disturbance.delay(self._seed, sender, receiver, sequence)
 
-    def repeated_bytes(self, sender: str, receiver: str, sequence: int, size_bytes: int) -> int:
-        """The bytes on the wire that losses add to a message of `size_bytes`: one full segment each."""
-        return self.delay(sender, receiver, sequence).retransmissions * min(size_bytes, FULL_SEGMENT_BYTES)
-
     def slow_start_ns(self, sender: str, receiver: str, size_bytes: int) -> int:
         """How much longer `size_bytes` on the wire take because the connection starts slowly; 0 if it does not."""
         if not self._disturbance.slow_start:
