@@ -101,7 +101,7 @@ class Inbox:
         return found
 
     def forget_before(self, sender: str, work_id: int) -> None:
-        """`sender` has spoken of this work, and keeps its order: of what was cancelled before, nothing comes any more."""
+        """`sender` has spoken of this work, and keeps its order: nothing older that was cancelled comes."""
         for key in [one for one in self._cancelled if one[0] == sender and one[1] < work_id]:
             del self._cancelled[key]
 
