@@ -3,8 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
-
+from nodes.evaluation import scores
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
 from pflsim.federation import Tensors
@@ -98,7 +97,10 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
     if study.presence.has_forgotten(port.name, state.seen, now):
         state.you = _initial(study, number)
     state.before, state.seen = (state.you, state.visits), now
-    task, declared, work_ns = study.piece_of_work(number, state.visits, message, now.ns)
+    until_ns = message.facts.get("until_ns")
+    within_ns = None if until_ns is None else until_ns - now.ns
+    piece = study.piece_of_work(number, state.visits, message.round - 1, message.tensors, within_ns)
+    task, declared, work_ns = piece
     leaves_ns = study.presence.leaves_ns(port.name, now.ns)
     if (task.steps == 0 and task.n_samples) or (leaves_ns is not None and leaves_ns < now.ns + work_ns):
         with port.busy(min(work_ns, leaves_ns - now.ns) if leaves_ns is not None else work_ns, "lost work"):
@@ -173,15 +175,8 @@ def _reply(port: Port, study: Study, number: int, state: ClientState, message: M
 
 def _evaluate(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
     you, visits = state.as_of(port.asked_ns)
-    task = study.task(number, visits, message.round)
-    scores: dict[str, dict[str, Any]] = {}
-    for name, model in study.method.client_model(you, message.tensors, task).items():
-        scores[name] = {}
-        for split in study.evaluated_splits:
-            result = task.evaluate(model, split)
-            mean_loss = result.loss_sum / result.total if result.total else 0.0
-            scores[name][split] = [result.correct, result.total, mean_loss]
-    port.send("server", EVAL_RESULT, facts=scores, round=message.round, work_id=message.work_id)
+    found = scores(study, number, visits, message.round, you, message.tensors)
+    port.send("server", EVAL_RESULT, facts=found, round=message.round, work_id=message.work_id)
 
 
 def _initial(study: Study, number: int) -> Tensors:

@@ -1,7 +1,8 @@
 """Carries the messages of one process over its one ZeroMQ socket, and hands the turn to its actors.
 
 Every actor is a greenlet: it runs alone until it waits in its port, so actors that share a process need no locks and
-their results do not depend on who runs first. The server's mailroom is a bound ROUTER, that of clients a DEALER.
+their results do not depend on who runs first. The server's mailroom is a bound ROUTER, that of clients a DEALER; the
+mailrooms of peers are bound ROUTERs that are also connected among each other, once for each pair of processes.
 """
 
 import math
@@ -13,6 +14,7 @@ from greenlet import GreenletExit, greenlet
 
 from nodes.facts import FactSender
 from pflsim.errors import BadMessage, RunFailed
+from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import Port, frame_sizes
 from pflsim.messages.wire import JOIN, Frame, Message, decode
 from pflsim.timing.clock import host_seconds
@@ -31,10 +33,17 @@ class Mailroom:
         members: Sequence[str],
         facts: FactSender,
         patience_s: float,
+        process: str = "",
     ) -> None:
+        self._process = process
         self._socket, self._run_id, self._facts, self._patience_s = socket, run_id, facts, patience_s
         self._routed = socket.type == zmq.ROUTER
         self._routes: dict[str, bytes] = {}
+        """By actor: from where it speaks."""
+        self._ways: dict[str, bytes] = {}
+        """By actor of this very process: how it is reached, where that is not from where it speaks."""
+        self._met: set[str] = set()
+        """The processes of peers to which there is a connection, or will be by their doing."""
         self._members = frozenset(members)
         self._ports: dict[str, Port] = {}
         self._actors: dict[str, greenlet] = {}
@@ -47,6 +56,10 @@ class Mailroom:
         self._parent = os.getppid()
         self._last_news_s = host_seconds()
         self._said: str | None = None
+        self._reporting: list[PeerPort] = []
+        """Who tells an arbiter when nothing comes any more."""
+        self.patience_ms = 0
+        """For how long nothing must have come before they do."""
         self._timed = False
         """Whether time passes by itself here: under the wall clock an actor may wait for it, not for a message."""
 
@@ -54,7 +67,25 @@ class Mailroom:
         """An actor of this process: `program(port)` runs when `run` gives it the turn."""
         self._ports[port.name] = port
         self._timed = port.clock.seconds_until(0) is not None
+        if isinstance(port, PeerPort) and not self._timed:
+            self._reporting.append(port)
         self._actors[port.name] = greenlet(lambda: self._live(port, program), parent=self._hub)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The name of this process, and where it can be found."""
+        return self._process, self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def meet(self, actor: str, process: str, endpoint: str) -> None:
+        """Be ready to talk to `actor`, which lives in `process`; of two processes the lesser connects to the other."""
+        self._routes[actor] = process.encode()
+        if process == self._process:
+            self._ways[actor] = _to_itself(process)
+        if process in self._met or self._process > process:
+            return
+        self._met.add(process)
+        self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, self._ways.get(actor, self._routes[actor]))
+        self._socket.connect(endpoint)
 
     def run(self) -> None:
         """Give the actors their turns until all have finished."""
@@ -75,7 +106,7 @@ class Mailroom:
     def post(self, to: str, frames: Sequence[Frame]) -> None:
         """Send `frames` to the actor `to`; never blocks."""
         if self._routed:
-            route = self._routes.get(to)
+            route = self._ways.get(to) or self._routes.get(to)
             if route is None:
                 raise RunFailed(to, "is sent a message, but has not joined")
             try:
@@ -127,6 +158,10 @@ class Mailroom:
 
     def _receive(self) -> None:
         """Take one message off the socket, or let the time pass for which the nearest actor waits."""
+        if self._reporting and not self._socket.poll(self.patience_ms, zmq.POLLIN):
+            for port in self._reporting:
+                if port.name in self._until:
+                    port.report()
         wait_s = self._seconds_to_nearest() if self._timed else SLICE_S
         if not self._socket.poll(math.ceil(wait_s * 1000), zmq.POLLIN):
             self._check.extend(self._until)
@@ -202,3 +237,8 @@ class Mailroom:
     def _send_frame(self, frame: Frame, *, last: bool) -> None:
         flags = zmq.DONTWAIT if last else zmq.DONTWAIT | zmq.SNDMORE
         self._socket.send(frame, flags, copy=len(frame) < COPY_BELOW_BYTES)
+
+
+def _to_itself(process: str) -> bytes:
+    """By which route a process reaches itself: a name that no process has."""
+    return f"{process}/".encode()

@@ -9,10 +9,9 @@ import zmq
 
 from nodes.facts import FactSender
 from nodes.mailroom import Mailroom
-from nodes.programs import program_of
+from nodes.programs import port_of, program_of
 from pflsim.errors import RunFailed
 from pflsim.log import open_log
-from pflsim.messages.port import Port
 from pflsim.study import Study
 from pflsim.timing.clock import clock_maker, host_seconds
 
@@ -72,7 +71,5 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s)
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
     for name in assignment.actors:
-        port = Port(name, study.run_id, new_clock(), study.links, mailroom, facts, study.faults)
-        port.promises, port.cancels = study.promises, study.cancels
-        mailroom.add(port, program_of(study, name))
+        mailroom.add(port_of(study, name, new_clock(), mailroom, facts), program_of(study, name))
     mailroom.run()

@@ -1,16 +1,40 @@
-"""Which program an actor runs."""
+"""Which program an actor runs, and which port it needs for that."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from nodes.client import client
+from nodes.coordinator import coordinator
+from nodes.peer import peer
 from nodes.server import server
-from pflsim.messages.port import Port
+from pflsim.messages.coordinator_port import CoordinatorPort
+from pflsim.messages.licence import Arbiter
+from pflsim.messages.peer_port import PeerPort
+from pflsim.messages.port import Carrier, Port, Recorder
+from pflsim.messages.wire import COORDINATOR, SERVER
 from pflsim.study import Study
+from pflsim.timing.clock import Clock
 
 
-def program_of(study: Study, name: str) -> Callable[[Port], None]:
+def program_of(study: Study, name: str) -> Callable[[Any], None]:
     """The program of the actor `name`."""
-    if name == "server":
+    if name == SERVER:
         return partial(server, study=study)
-    return partial(client, study=study, number=study.number_of[name])
+    if name == COORDINATOR:
+        return partial(coordinator, study=study)
+    return partial(peer if study.is_for_peers else client, study=study, number=study.number_of[name])
+
+
+def port_of(study: Study, name: str, clock: Clock, carrier: Carrier, recorder: Recorder) -> Port:
+    """The port of the actor `name`."""
+    world = (name, study.run_id, clock, study.links, carrier, recorder, study.faults)
+    if name == COORDINATOR:
+        port = CoordinatorPort(*world)
+        port.arbiter = Arbiter(study.names, study.least_latency_ns)
+        return port
+    if study.is_for_peers:
+        return PeerPort(*world, least_latency_ns=study.least_latency_ns)
+    port = Port(*world)
+    port.promises, port.cancels = study.promises, study.cancels
+    return port

@@ -10,7 +10,7 @@ from typing import Any
 
 from greenlet import greenlet
 
-from nodes.programs import program_of
+from nodes.programs import port_of, program_of
 from pflsim.errors import RunFailed
 from pflsim.messages.port import Port, frame_sizes
 from pflsim.messages.wire import Frame, decode
@@ -63,6 +63,14 @@ class Sequential:
         self._until[port.name] = until_ns
         self._hub.switch()
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """All live here."""
+        return "", ""
+
+    def meet(self, actor: str, process: str, endpoint: str) -> None:
+        """They have met."""
+
     def _due_ns(self, name: str) -> int | None:
         until_ns = self._until[name]
         return self._ports[name].next_event_ns() if until_ns is None else until_ns
@@ -91,9 +99,9 @@ class FactList:
 def run_sequentially(study: Study) -> FactList:
     """Run a study in this process, in simulated order; the facts that it would have recorded."""
     told, carrier = FactList(), Sequential(study.run_id)
-    for name in ("server", *study.names):
-        port = Port(name, study.run_id, VirtualClock(), study.links, carrier, told, study.faults)
-        port.cancels = study.cancels
+    for name in (study.hub, *study.names):
+        port = port_of(study, name, VirtualClock(), carrier, told)
+        port.promises = False  # nobody needs to know before what comes after
         carrier.add(port, program_of(study, name))
     carrier.run()
     return told

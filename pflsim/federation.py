@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -93,6 +94,16 @@ class Answer:
     weight: float = 1.0  # what the schedule makes of an answer that came late; 1 for all others
 
 
+@dataclass(frozen=True)
+class Neighbour:
+    """What a peer has of one neighbour when it learns from it. It gets them sorted by client id."""
+
+    client: int
+    shown: Tensors
+    weight: float  # a_kl of the graph
+    share: float  # of the neighbour's model in a mixture; with the own model's they sum to 1
+
+
 def mixed(old: torch.Tensor, new: torch.Tensor, weight: float) -> torch.Tensor:
     """(1 - weight) old + weight new, [d]: how an asynchronous server takes in one answer."""
     return (old.double() * (1 - weight) + new.double() * weight).to(old.dtype)
@@ -118,6 +129,26 @@ def pulled(own: torch.Tensor, others: Sequence[torch.Tensor], strengths: Iterabl
     for other, pull in zip(others, pulls, strict=True):
         moved.add_(other, alpha=pull)
     return moved.to(own.dtype)
+
+
+def laplacian_coefficient(
+    federation: Federation,
+    step_size: float,
+    strength: float,
+    reg_R: Literal["epochs", "steps"],  # noqa: N803  # the paper's R
+    *,
+    normalised: bool,
+) -> float:
+    """c = mu R eta_r of a Laplacian step with the `strength` eta_r; if `normalised` over lambda_max(L).
+
+    R is the mean over clients, of epochs or of steps, so that the step is a symmetric one.
+    """
+    training = federation.training
+    batches = float(np.ceil(federation.sizes / training.batch).mean())  # in one epoch
+    epochs = training.local_epochs or (training.local_steps or 0) / batches
+    R = epochs if reg_R == "epochs" else training.local_steps or epochs * batches
+    largest = (normalised and federation.lambda_max) or 1.0  # it is 0 where there is no edge
+    return step_size * R * strength / largest
 
 
 def require_number(key: str, value: float, least: float, *, above: bool = False) -> None:

@@ -10,21 +10,39 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from pflsim.federation import Answer, Client, Federation, Round, Tensors
+from pflsim.federation import Answer, Client, Federation, Neighbour, Round, Tensors
 from pflsim.learning.task import Task, Work
 
 Model: TypeAlias = torch.Tensor | Callable[[torch.Tensor], torch.Tensor]  # a vector [d], or inputs -> logits [b, C]
 
-REQUIRED = (
-    "client_init",
-    "client_work",
-    "client_step",
-    "server_init",
-    "server_down",
-    "server_step",
-    "client_model",
-)
+OF_EVERYBODY = ("client_init", "client_work", "client_step", "client_model")
+OF_A_SERVER = ("server_init", "server_down", "server_step")
+OF_PEERS = ("peer_shows", "peer_step")
 OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival", "server_buffer", "mixes")
+
+
+def is_for_peers(method: object) -> bool:
+    """Whether a method needs no server: its clients are peers, and it has the halves `OF_EVERYBODY` and `OF_PEERS`."""
+    return hasattr(method, "peer_step")
+
+
+def missing(found: object) -> list[str]:
+    """What a class lacks to be a method."""
+    other_half = OF_PEERS if is_for_peers(found) else OF_A_SERVER
+    return [name for name in (*OF_EVERYBODY, *other_half) if not hasattr(found, name)]
+
+
+class PeerMethod(Protocol):
+    """What a method without a server has beside the client's half of `Method`, where nothing travels up or down.
+
+    Its `client_step` and `client_model` are given {} for `down`, and what `client_step` wants to send up is not sent.
+    """
+
+    def peer_shows(self, you: Tensors) -> Tensors:
+        """What of its state a peer sends to its neighbours."""
+
+    def peer_step(self, you: Tensors, neighbours: Sequence[Neighbour], round: Round) -> Tensors:
+        """The state after learning from what neighbours have shown, in ascending client id; one at least."""
 
 
 class Method(Protocol):

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -92,3 +92,36 @@ class WithoutRounds(ABC):
     @abstractmethod
     def fold(self, method: Any, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
         """The server's state after folding them in."""
+
+
+@dataclass(frozen=True)
+class WithoutServer(ABC):
+    """Peers exchange models with their neighbours in the topology; all of them work all the time."""
+
+    promises: ClassVar[bool] = False
+    mend: ClassVar[str] = "a peer would wait without end: use neighbours with deadline_s, asynchronous or push"
+    mixes_evenly: ClassVar[bool] = False
+    """Whether a mixture gives the own model and each that came the same share, whatever the graph says."""
+    active: float = field(default=1.0, init=False)
+    """The share of peers that take part in a round."""
+    receivers: int | None = field(default=None, init=False)
+    """To how many neighbours, drawn anew, a peer sends its model; None for all."""
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether a peer goes on without what never comes."""
+        return False
+
+    def check(self, clients: int, method: Any) -> list[str]:
+        """Raises DescriptionError for what has no meaning; returns warnings."""
+        return []
+
+    def size(self, clients: int) -> int:
+        """All are at work at a time."""
+        return clients
+
+
+def require_share(key: str, value: float) -> None:
+    """Raises DescriptionError, naming `key`, for what is no share above 0 and up to 1."""
+    if not 0 < value <= 1:
+        raise DescriptionError(key, value, "must be above 0 and at most 1")

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from pflsim import catalogue, topology
+from pflsim.appointments import Appointments
 from pflsim.cohorts import Cohorts, predicted_visit_s
 from pflsim.data.loading import Data
 from pflsim.data.loading import load as load_data
@@ -24,13 +25,14 @@ from pflsim.learning.model import load as load_model
 from pflsim.learning.model import require_batches
 from pflsim.learning.task import Split, Task, Work
 from pflsim.learning.vector import Network, unchanged
-from pflsim.messages.wire import Message
-from pflsim.method import REQUIRED
+from pflsim.messages.wire import COORDINATOR, SERVER
+from pflsim.method import is_for_peers, missing
 from pflsim.record.database import packed
 from pflsim.rng import stream
 from pflsim.sampling import Population
-from pflsim.schedule import Schedule, WithoutRounds
+from pflsim.schedule import Schedule, WithoutRounds, WithoutServer
 from pflsim.schedules.deadline import Deadline
+from pflsim.schedules.neighbours import Neighbours
 from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.availability import Availability
 from pflsim.timing.clock import NANOSECONDS
@@ -43,6 +45,7 @@ BACKWARD_PER_FORWARD = 2.0
 """A backward pass multiplies by each weight matrix twice, a forward pass once."""
 
 _BEFORE_THE_FIRST_VISIT = -1
+_PEER_SCHEDULES = ("sync", "neighbours", "asynchronous", "pairs", "push", "epidemic")
 _PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn")
 
 
@@ -57,6 +60,8 @@ class Study:
         self.warnings: list[str] = []
         with reported_at(description.algorithm.at):
             self.method, self.method_name = self._method(description.algorithm), description.algorithm.name
+        self.is_for_peers = is_for_peers(self.method)
+        self.hub = COORDINATOR if self.is_for_peers else SERVER
         self.schedule = self._schedule()
         self.training = description.training
         self.data: Data = load_data(description.data.model_dump(), description.run.seed.data, len(self.names))
@@ -77,14 +82,17 @@ class Study:
             sizes=self.federation.sizes.tolist(),
             labels=self._main_labels(),
         )
-        self.links = Links(description.links, ("server", *self.names), description.run.seed.train)
-        self.faults = Faults(description.fault, ("server", *self.names), description.run.seed.train)
+        self.links = Links(description.links, (SERVER, *self.names), description.run.seed.train)
+        actors = self.names if self.is_for_peers else (SERVER, *self.names)
+        self.faults = Faults(description.fault, actors, description.run.seed.train)
         self.presence = Presence(
             Availability(description.availability, self.names, description.run.seed.train), self.faults
         )
         self._check_losses()
         with reported_at(description.algorithm.at):
             self.warnings += self._checked(self.method)
+        if self.is_for_peers:
+            self._prepare_peers()
         self.cohorts = Cohorts(self.schedule, self._population(), description.run.seed.train)
         if self.cohorts.needs_losses:
             _received_model(self._first_down(), self.network.layout.dimension)
@@ -148,20 +156,21 @@ class Study:
         cohort = self.cohorts.drawn(number, candidates, losses)
         return Round(number, cohort, self.federation, self.training.step_size_at(number))
 
-    def piece_of_work(self, client: int, visit: int, message: Message, now_ns: int) -> tuple[Task, Work, int]:
-        """What `message` gives `client` to do at `now_ns`: its task, the work in it, and how long that takes.
+    def piece_of_work(
+        self, client: int, visit: int, round: int, down: Tensors, within_ns: int | None = None
+    ) -> tuple[Task, Work, int]:
+        """What `client` has to do in a round, given `down`: its task, the work in it, and how long that takes.
 
-        Work that shall end by some time is cut to the steps that are done by then, maybe none.
+        Work that shall end within some time is cut to the steps that are done by then, maybe none.
         """
-        task = self.task(client, visit, message.round - 1)
+        task = self.task(client, visit, round)
         if self.training.local_s is not None:
-            task = replace(task, limit=max(1, self._steps_within(task, message.tensors, self.training.local_s * 1e9)))
-        until_ns = message.facts.get("until_ns")
-        if until_ns is not None:
-            task = replace(task, limit=self._steps_within(task, message.tensors, until_ns - now_ns))
+            task = replace(task, limit=max(1, self._steps_within(task, down, self.training.local_s * 1e9)))
+        if within_ns is not None:
+            task = replace(task, limit=self._steps_within(task, down, within_ns))
             if not task.steps and task.n_samples:
-                return task, Work(), max(0, until_ns - now_ns)
-        return task, *self._declared(task, message.tensors)
+                return task, Work(), max(0, within_ns)
+        return task, *self._declared(task, down)
 
     def _steps_within(self, task: Task, down: Tensors, most_ns: float) -> int:
         """How many of a task's steps are done in so many simulated nanoseconds."""
@@ -267,6 +276,7 @@ class Study:
                 "partition": {"report": str(report), "digest": self._partition_digest},
                 "parameters": self.network.layout.dimension,
             },
+            "hub": self.hub,
             "cohort": self.schedule.size(run.clients),
             "down_bytes": _bytes(self._first_down()),
             "warnings": self.warnings,
@@ -290,8 +300,9 @@ class Study:
             raise DescriptionError(key, fault.kind, f"with schedule.kind = {kind!r} {self.schedule.mend}")
 
     def _check_names(self) -> None:
-        if self.description.algorithm.name == "server":
-            raise DescriptionError(f"{self.description.algorithm.at}.name", "server", "is not a method")
+        if self.description.algorithm.name in (SERVER, COORDINATOR):
+            name = self.description.algorithm.name
+            raise DescriptionError(f"{self.description.algorithm.at}.name", name, "is not a method")
 
     def _check_cohort(self) -> None:
         """Warn of a cohort that is larger than the federation; refuse one that cannot be drawn by samples."""
@@ -316,8 +327,22 @@ class Study:
         found = catalogue.find("schedules", table.kind, "schedule.kind")
         settings = catalogue.validated(found, table.settings, "schedule")
         schedule: Schedule = catalogue.made(found, "schedule.kind", table.kind, object, **settings)
+        self._require_suited(table.kind, schedule)
         self.warnings += schedule.check(len(self.names), self.method)
         return schedule
+
+    def _require_suited(self, kind: str, schedule: Schedule) -> None:
+        """Refuse a schedule that needs a server where there is none, or none where there is one."""
+        if self.is_for_peers:
+            if kind != "sync" and not isinstance(schedule, WithoutServer):
+                known = ", ".join(_PEER_SCHEDULES)
+                raise DescriptionError("schedule.kind", kind, f"needs a server, and {self.method_name} has none: {known}")
+            if kind == "sync" and schedule.size(len(self.names)) < len(self.names):
+                expected = "among peers nobody draws a cohort: use kind = \"neighbours\" with active, a share"
+                raise DescriptionError("schedule.cohort", schedule.size(len(self.names)), expected)
+        elif isinstance(schedule, WithoutServer):
+            reason = f"is for methods without a server, such as dfedu and dpsgd; {self.method_name} has one"
+            raise DescriptionError("schedule.kind", kind, reason)
 
     def _population(self) -> Population:
         """What a sampling may know of the clients."""
@@ -335,19 +360,48 @@ class Study:
         return Population(self.federation.sizes, counts, visit_s)
 
     def _first_down(self) -> Tensors:
-        """What the first client would be sent first."""
+        """What the first client would be sent first; nothing where there is no server."""
+        if self.is_for_peers:
+            return {}
         first = Round(0, (0,), self.federation, self.training.step_size_at(0))
         down: Tensors = self.method.server_down(self._server_state(), 0, first)
         return down
 
     def _method(self, table: Algorithm) -> Any:
         found = catalogue.find("algorithms", table.name, "algorithm.name")
-        missing = [name for name in REQUIRED if not hasattr(found, name)]
-        if missing:
-            expected = f"has no {', '.join(missing)}; pflsim/method.py tells what a method must have"
+        if lacks := missing(found):
+            expected = f"has no {', '.join(lacks)}; pflsim/method.py tells what a method must have"
             raise DescriptionError("algorithm.name", table.name, expected)
         settings = catalogue.validated(found, table.settings, "algorithm")
         return catalogue.made(found, "algorithm.name", table.name, object, **settings)
+
+    def linked(self, number: int) -> tuple[int, ...]:
+        """The peers with which peer `number` may ever exchange a model, ascending."""
+        return self.appointments.linked(number)
+
+    @property
+    def least_latency_ns(self) -> int:
+        """The least between two peers that may exchange a model; 0 if there are none."""
+        pairs = [(one, other) for one in range(len(self.names)) for other in self.linked(one)]
+        return min((self.links.latency_ns(self.names[one], self.names[other]) for one, other in pairs), default=0)
+
+    def mixing_ns(self, name: str, models: int) -> int:
+        """Simulated nanoseconds in which peer `name` learns from so many models: two operations per number of each."""
+        return self.devices.seconds_ns(name, 2.0 * self.network.layout.dimension * (models + 1))
+
+    def _prepare_peers(self) -> None:
+        """Make the appointments of peers; refuse what needs a server."""
+        topology, run, schedule = self.federation.topology, self.description.run, self.schedule
+        assert topology is not None  # the method's `check` has refused it
+        for limit in ("accuracy", "bytes"):
+            if (value := getattr(run.stop, limit)) is not None:
+                raise DescriptionError(f"run.stop.{limit}", value, "needs a server that sees it; peers know simulated_s")
+        rounds = [fault for fault in self.faults.faults if fault.span.in_rounds]
+        if rounds:
+            key, reason = f"fault.{rounds[0].number}", "peers have rounds of their own: date it in seconds"
+            raise DescriptionError(key, rounds[0].kind, reason)
+        among = schedule if isinstance(schedule, WithoutServer) else Neighbours()
+        self.appointments = Appointments(among, topology, len(self.names), run.seed.train)
 
     def _checked(self, method: Any) -> list[str]:
         return list(method.check(self.federation)) if hasattr(method, "check") else []

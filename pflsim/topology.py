@@ -58,3 +58,25 @@ def components(graph: np.ndarray) -> list[tuple[int, ...]]:
 def _shown(parts: list[tuple[int, ...]], most: int = 5) -> str:
     shown = "; ".join(", ".join(map(str, part[:8])) + (", …" if len(part) > 8 else "") for part in parts[:most])
     return shown + ("; …" if len(parts) > most else "")
+
+
+class Topology:
+    """(stub until the graphs land) A graph."""
+
+    changes = False
+
+    def __init__(self, graph: np.ndarray) -> None:
+        self._graph = graph
+
+    def at(self, round: int) -> np.ndarray:
+        return self._graph
+
+    def linked(self, k: int) -> tuple[int, ...]:
+        return tuple(np.flatnonzero(self._graph[k]).tolist())
+
+    def mixing(self, round: int) -> np.ndarray:
+        linked = self._graph > 0
+        degrees = linked.sum(axis=1)
+        W = np.where(linked, 1 / (1 + np.maximum(degrees[:, None], degrees[None, :])), 0.0)
+        np.fill_diagonal(W, 1 - W.sum(axis=1))
+        return W

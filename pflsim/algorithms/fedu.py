@@ -33,7 +33,17 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from pflsim.errors import DescriptionError
-from pflsim.federation import Answer, Client, Federation, Round, Tensors, pulled, require_number, require_stable
+from pflsim.federation import (
+    Answer,
+    Client,
+    Federation,
+    Round,
+    Tensors,
+    laplacian_coefficient,
+    pulled,
+    require_number,
+    require_stable,
+)
 from pflsim.learning.task import Task, Work
 
 
@@ -108,10 +118,5 @@ class FedU:
         return 2.0 * len(federation.initial) * (edges + len(answers))
 
     def _c(self, federation: Federation, step_size: float) -> float:
-        """mu R eta_r, if normalised over lambda_max(L). R is the mean over clients: a symmetric step."""
-        training = federation.training
-        batches = float(np.ceil(federation.sizes / training.batch).mean())  # in one epoch
-        epochs = training.local_epochs or (training.local_steps or 0) / batches
-        R = epochs if self.reg_R == "epochs" else training.local_steps or epochs * batches
-        largest = (self.normalised and federation.lambda_max) or 1.0  # it is 0 where there is no edge
-        return step_size * R * self.eta_r * self.reg_scale / largest
+        strength = self.eta_r * self.reg_scale
+        return laplacian_coefficient(federation, step_size, strength, self.reg_R, normalised=self.normalised)

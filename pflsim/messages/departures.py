@@ -91,7 +91,7 @@ class Departures:
             copies, lost = self._fate(message, now_ns)
             if share < 1:
                 copies, lost = 0, f"{self._name} left while it was sending"
-        frames[1] = msgpack.packb((now_ns, paused_ns, flight.as_list() if flight else None))
+        frames[1] = msgpack.packb((now_ns, paused_ns, flight.as_list() if flight else None, message.quiet_ns))
         payload, header, stamp = frame_sizes(frames)
         left = (int(payload * share), int(header * share), stamp)
         return Departure(message, frames, left, copies, lost, share == 1)

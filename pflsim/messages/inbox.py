@@ -48,6 +48,19 @@ class Inbox:
         self._silent: dict[str, dict[str, float]] = {channel: {} for channel in CHANNELS}
         self._cancelled: dict[tuple[str, int], float] = {}
         """Work whose answer is void unless it had left before that time."""
+        self._quiet: dict[str, float] = {}
+        """By who may speak unasked: nothing of it that has not come falls due at or before that time."""
+        self.licensed_ns: float = -math.inf
+        """Nothing at all that has not come falls due at or before that time."""
+
+    def listen_to(self, sender: str) -> None:
+        """`sender` may speak at any time, without being asked."""
+        self._quiet[sender] = -math.inf
+
+    def quieten(self, sender: str, until_ns: float) -> None:
+        """Nothing more from `sender` falls due before or at `until_ns`."""
+        if sender in self._quiet:
+            self._quiet[sender] = max(self._quiet[sender], until_ns)
 
     @property
     def taken_ns(self) -> int:
@@ -135,7 +148,11 @@ class Inbox:
 
     def horizon_ns(self, channel: str | None) -> float:
         """Nothing that is still unknown falls due at or before this time."""
-        return min((min(self._silent[one].values(), default=math.inf) for one in _channels(channel)), default=math.inf)
+        owed_ns = min(min(self._silent[one].values(), default=math.inf) for one in _channels(channel))
+        if not self._quiet:
+            return owed_ns
+        quiet = [until_ns for sender, until_ns in self._quiet.items() if not self._in_hand["data", sender]]
+        return max(min([owed_ns, *quiet]), self.licensed_ns)
 
     def next_due_ns(self, channel: str | None, horizon_ns: float = math.inf) -> int | None:
         """When the earliest message known so far falls due, if not after the horizon."""
@@ -157,6 +174,8 @@ class Inbox:
         if found == "data" and self._owed[found, sender]:
             following = self._owed[found, sender][0]
             following.due_ns = max(following.due_ns, arrival_ns)
+        if found == "data":
+            self.quieten(sender, arrival_ns)
         self._hush(found, sender)
         return arrival_ns, message, sizes
 

@@ -50,6 +50,13 @@ class Carrier(Protocol):
     def wait_until(self, port: "Port", until_ns: int) -> None:
         """Let others work until `until_ns`, at which the work of `port` is done, or until it is asked something."""
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """The name of the process of these actors, and where others can find it."""
+
+    def meet(self, actor: str, process: str, endpoint: str) -> None:
+        """Be ready to talk to `actor`, which lives in `process`."""
+
 
 class Port:
     """One actor's side of the world."""
@@ -73,6 +80,8 @@ class Port:
         """Whether this actor promises, when it starts to work, before when its answer will not leave."""
         self.cancels = False
         """Whether what this actor works on may be cancelled."""
+        self.takes = wire.TAKEN_BY.get(name, wire.TAKEN_BY_CLIENT)
+        """The kinds that this actor takes."""
         self.when_asked: Callable[[Message], None] | None = None
         """Answers what takes no simulated time while this actor works."""
         self._carrier, self._links = carrier, links
@@ -81,6 +90,8 @@ class Port:
         """The channel on which this actor waits for a message; None for any."""
         self._until_ns: int | None = None
         """When it will wait no longer."""
+        self.quiet_ns = 0
+        """Until when, after what it sends now, this actor will send nothing more."""
         self._asked: Message | None = None
         """What this actor works on, and has not answered."""
         self._taken_ns = 0
@@ -131,6 +142,7 @@ class Port:
             dict(tensors or {}),
         )
         message.facts = dict(facts or {})
+        message.quiet_ns = self.quiet_ns if channel == "data" else 0
         try:
             self._departures.put(message)
         except (TypeError, ValueError) as problem:
@@ -253,7 +265,7 @@ class Port:
 
         Raises BadMessage, and has changed nothing, when its stamp cannot be.
         """
-        if message.kind not in wire.accepted_by(self.name):
+        if message.kind not in self.takes:
             raise BadMessage(f"{self.name} does not take a {message.kind}")
         source = (message.sender, message.channel)
         if message.sequence <= self._seen.get(source, 0):
@@ -313,7 +325,8 @@ class Port:
 
     # within
 
-    def _await(self, channel: str | None, until_ns: int | None) -> Message | None:
+    def _await(self, channel: str | None, until_ns: int | None, *, works: bool = False) -> Message | None:
+        """The next message by a time; the wait for it is no wait of this actor if it `works` meanwhile."""
         self.post()
         began_ns = self.clock.now_ns()
         self._wanted, self._until_ns = channel, until_ns
@@ -323,11 +336,12 @@ class Port:
         self._until_ns = None
         if until_ns is not None and not self._has_message_by(until_ns):
             self.clock.advance(until_ns)
-            self._journal.event(until_ns, "waited")
+            if not works:
+                self._journal.event(until_ns, "waited")
             return None
         message = self._take()
         now_ns = self.clock.now_ns()
-        if message.channel == "data" and now_ns > began_ns:
+        if message.channel == "data" and now_ns > began_ns and not works:
             self._journal.tell("spans", self.name, "wait", began_ns, now_ns, message.round)
         return message
 

@@ -2,8 +2,9 @@
 
     header   msgpack array: protocol version, run id, kind, sender, receiver, sequence, round, model version, work id,
              sample count, tensors [[name, dtype, shape, codec], ...], facts {name: number, text or bytes}
-    stamp    msgpack array: the simulated departure, the nanoseconds for which the clock had stopped, and the flight
-             (`pflsim.timing.links`). A real system would not send it, so its bytes are control bytes and never charged
+    stamp    msgpack array: the simulated departure, the nanoseconds for which the clock had stopped, the flight
+             (`pflsim.timing.links`), and until when the sender will be quiet. A real system would not send it, so its
+             bytes are control bytes and never charged
     tensors  little-endian, contiguous, exactly shape x item size bytes; never copied, never pickled
 
 What arrives is checked before anybody uses it: `decode` raises `BadMessage` with the reason, and nothing else.
@@ -26,12 +27,19 @@ PROTOCOL = 1
 
 WORK, RESULT, GONE, CANCEL = "WORK", "RESULT", "GONE", "CANCEL"
 EVAL, EVAL_RESULT = "EVAL", "EVAL_RESULT"
+PUSH, PAIR, PAIRED, BYE = "PUSH", "PAIR", "PAIRED", "BYE"
 JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
+PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED = "PLACES", "HELLO", "WELCOME", "READY", "BEGIN", "FINISHED"
+WAITING, TELL, LICENCE = "WAITING", "TELL", "LICENCE"
 
 CHANNEL = {
     WORK: "data",
     RESULT: "data",
     GONE: "data",
+    PUSH: "data",
+    PAIR: "data",
+    PAIRED: "data",
+    BYE: "data",
     CANCEL: "control",
     EVAL: "evaluation",
     EVAL_RESULT: "evaluation",
@@ -39,24 +47,39 @@ CHANNEL = {
     STOP: "control",
     STATE: "control",
     PROMISE: "control",
+    PLACES: "control",
+    HELLO: "control",
+    WELCOME: "control",
+    READY: "control",
+    BEGIN: "control",
+    FINISHED: "control",
+    WAITING: "control",
+    TELL: "control",
+    LICENCE: "control",
 }
 """Only what travels on the channel "data" takes simulated time and is charged to the method."""
 
-ANSWER = {WORK: RESULT, EVAL: EVAL_RESULT, STOP: STATE}
-"""What a client answers to what a server asks; each question is answered exactly once."""
+ANSWER = {WORK: RESULT, EVAL: EVAL_RESULT, STOP: STATE, PAIR: PAIRED}
+"""What is answered to what is asked; each question is answered exactly once."""
 
 INSTEAD = {GONE: RESULT}
 """What may come in the place of an answer: the client was away while it should have worked, and is back."""
 
-ANSWERS = frozenset({JOIN, *ANSWER.values(), *INSTEAD})
+ANSWERS = frozenset({JOIN, PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED, *ANSWER.values(), *INSTEAD})
 """What is refused unless somebody waits for it."""
 
 QUESTIONS = frozenset(ANSWER)
 
 
-def accepted_by(actor: str) -> frozenset[str]:
-    """The kinds that an actor takes: a server asks, and clients answer."""
-    return ANSWERS | {PROMISE} if actor == "server" else QUESTIONS | {CANCEL}
+SERVER, COORDINATOR = "server", "coordinator"
+
+TAKEN_BY = {
+    SERVER: frozenset({JOIN, RESULT, GONE, EVAL_RESULT, STATE, PROMISE}),
+    COORDINATOR: frozenset({JOIN, READY, FINISHED, STATE, WAITING}),
+}
+"""The kinds that an actor takes; of all others there are many."""
+TAKEN_BY_CLIENT = frozenset({WORK, EVAL, STOP, CANCEL})
+TAKEN_BY_PEER = frozenset({PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE})
 
 
 DTYPES: dict[str, tuple[torch.dtype, np.dtype[Any]]] = {
@@ -100,6 +123,10 @@ class Message:
     samples: int = 0
     tensors: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    quiet_ns: int = 0
+    """Nothing more from its sender leaves before that simulated time; like the next one, only its stamp says so."""
+    left_ns: int = 0
+    """When it left its sender."""
 
     @property
     def channel(self) -> str:
@@ -185,8 +212,8 @@ def decode(frames: Sequence[Frame], run_id: bytes) -> tuple[Message, list[Any]]:
 
 def _stamp(frame: Frame) -> list[Any]:
     stamp = _unpack(frame, "stamp")
-    if len(stamp) != 3 or any(type(time) is not int or not 0 <= time < 1 << 63 for time in stamp[:2]):
-        raise BadMessage("a stamp is two times and a flight")
+    if len(stamp) != 4 or any(type(stamp[at]) is not int or not 0 <= stamp[at] < 1 << 63 for at in (0, 1, 3)):
+        raise BadMessage("a stamp is two times, a flight, and until when its sender is quiet")
     return stamp
 
 

@@ -1,0 +1,88 @@
+"""The program of a coordinator: it tells peers where to find each other, lets them begin, and collects how they ended.
+
+No model ever reaches it. Between the beginning and the end it only tells peers, under the virtual clock, who may go on.
+"""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from pflsim.errors import RunFailed
+from pflsim.messages.coordinator_port import CoordinatorPort
+from pflsim.messages.port import seconds
+from pflsim.messages.wire import BEGIN, FINISHED, JOIN, PLACES, READY, STATE, STOP
+from pflsim.study import Study
+from pflsim.timing.clock import host_seconds
+
+Answers = dict[str, Mapping[str, Any]]
+
+
+def coordinator(port: CoordinatorPort, study: Study) -> None:
+    """Bring the peers together, and wait for all of them to finish."""
+    joined = _from_everybody(port, study, JOIN)
+    for name, facts in joined.items():
+        _require_the_same(study, name, facts)
+        port.recorder.tell("events", name, "joined", "", port.now_ns, host_seconds())
+    for number, name in enumerate(study.names):
+        known = [study.names[other] for other in study.linked(number)]
+        port.send(name, PLACES, facts={other: joined[other]["place"] for other in known})
+    _from_everybody(port, study, READY)
+    port.recorder.tell("events", port.name, "began", f"{len(study.names)} peers", port.now_ns, host_seconds())
+    port.recorder.flush()
+    for name in study.names:
+        port.send(name, BEGIN)
+    port.begin()
+    began_s = host_seconds()
+    finished = _from_everybody(port, study, FINISHED)
+    _stop(port, study, finished, began_s)
+
+
+def _from_everybody(port: CoordinatorPort, study: Study, kind: str) -> Answers:
+    """What every peer says, by name; this one's time goes on to the last."""
+    for name in study.names:
+        port.expect(name, kind)
+    said: Answers = {}
+    for _ in study.names:
+        message = port.recv("control")
+        said[message.sender] = message.facts
+        port.clock.advance(port.asked_ns)
+    return said
+
+
+def _require_the_same(study: Study, name: str, facts: Mapping[str, Any]) -> None:
+    for what, value in study.identity().items():
+        if facts.get(what) != value:
+            raise RunFailed(name, f"has {what} {facts.get(what)}, the coordinator has {value}")
+
+
+def _stop(port: CoordinatorPort, study: Study, finished: Answers, began_s: float) -> None:
+    """Stop everybody, and make the digests over every peer's state, in the order of their ids."""
+    everything, trace = sha256(), sha256(port.trace_as_of(port.now_ns))
+    for name in study.names:
+        port.send(name, STOP)
+    last = _from_everybody_asked(port, study)
+    for name in study.names:
+        everything.update(last[name]["digest"])
+        trace.update(last[name]["trace"])
+    rounds = [facts["rounds"] for facts in finished.values()]
+    told = {
+        "digest": everything.hexdigest(),
+        "trace_digest": trace.hexdigest(),
+        "stopped": "; ".join(sorted({facts["stopped"] for facts in finished.values()})),
+        "rounds": min(rounds),
+        "most_rounds": max(rounds),
+        "simulated_s": seconds(port.now_ns),
+        "wall_s": host_seconds() - began_s,
+    }
+    port.recorder.tell("events", port.name, "finished", json.dumps(told), port.now_ns, host_seconds())
+    port.finish()
+
+
+def _from_everybody_asked(port: CoordinatorPort, study: Study) -> Answers:
+    said: Answers = {}
+    for _ in study.names:
+        message = port.recv("control")
+        assert message.kind == STATE
+        said[message.sender] = message.facts
+    return said

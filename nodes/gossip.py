@@ -1,0 +1,78 @@
+"""Gossip with random neighbours: a peer pushes its model to some, or exchanges models with one at a time."""
+
+from functools import partial
+
+from nodes.peering import PeerState, be_there, fold, mix, next_work, send, step, take_what_came, work
+from pflsim.federation import Tensors
+from pflsim.messages.peer_port import PeerPort
+from pflsim.messages.wire import PAIR, PAIRED, Message
+from pflsim.schedules.push import Push
+from pflsim.study import Study
+
+
+def push(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
+    """One round of push gossip: work, push the model to some neighbours, and learn from what has come meanwhile."""
+    assert isinstance(study.schedule, Push)
+    work(port, study, number, state)
+    send(port, study, state, study.appointments.partners(number, state.round, study.schedule.receivers))
+    take_what_came(port, study, number, state)
+    came, state.fresh = dict(state.fresh), []  # of two from one neighbour the later
+    mix(port, study, number, state, came)
+
+
+def pairs(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
+    """One round of pairwise gossip: work, and then an exchange with one neighbour; others are answered meanwhile."""
+    state.answer = partial(_answer, port, study, number, state)
+    before, after = _worked(port, study, number, state)
+    state.you = added(state.you, before, after)
+    for partner in study.appointments.partners(number, state.round, 1):
+        _exchange(port, study, number, state, partner)
+
+
+def _worked(port: PeerPort, study: Study, number: int, state: PeerState) -> tuple[Tensors, Tensors]:
+    """The model at the start of the work, and what the work makes of it; it may be changed meanwhile."""
+    while True:
+        now = be_there(port, study, number, state)
+        task, declared, work_ns = next_work(study, number, state)
+        before = after = state.you
+        leaves_ns = study.presence.leaves_ns(port.name, now.ns)
+        is_lost = leaves_ns is not None and leaves_ns < now.ns + work_ns
+        if is_lost and leaves_ns is not None:
+            work_ns = leaves_ns - now.ns
+        else:
+            after = step(study, port.name, before, task, declared)
+        for message in port.work_and_listen(work_ns, "lost work" if is_lost else "compute"):
+            state.serve(port, study, number, message)
+        if not is_lost:
+            return before, after
+
+
+def _exchange(port: PeerPort, study: Study, number: int, state: PeerState, partner: int) -> None:
+    """Both move towards each other, from where they were when they sent their models."""
+    before = state.you
+    port.send(
+        study.names[partner],
+        PAIR,
+        study.method.peer_shows(before),
+        round=state.round + 1,
+        work_id=state.visits,
+    )
+    port.awaits = f"the answer of {study.names[partner]}"
+    while (message := port.recv("data")).kind != PAIRED:
+        state.serve(port, study, number, message)
+    port.awaits = ""
+    state.you = added(state.you, before, fold(study, number, before, {partner: message.tensors}, state.round))
+
+
+def _answer(port: PeerPort, study: Study, number: int, state: PeerState, message: Message) -> None:
+    """Answer at once with the own model, and move towards that of who asked."""
+    mine = study.method.peer_shows(state.you)
+    port.send(message.sender, PAIRED, mine, round=message.round, work_id=message.work_id)
+    state.you = fold(study, number, state.you, {study.number_of[message.sender]: message.tensors}, state.round)
+
+
+def added(now: Tensors, before: Tensors, after: Tensors) -> Tensors:
+    """`now` changed as `before` became `after`."""
+    if now is before:
+        return after
+    return {name: tensor + (after[name] - before[name]) for name, tensor in now.items()}

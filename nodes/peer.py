@@ -1,0 +1,96 @@
+"""The program of a peer: it learns on its own data, exchanges models with its neighbours, and evaluates itself."""
+
+from nodes.evaluation import scores
+from nodes.gossip import pairs, push
+from nodes.neighbours import asynchronous, neighbours
+from nodes.peering import PeerState, initial
+from pflsim.digest import digest_of
+from pflsim.messages.peer_port import PeerPort
+from pflsim.messages.port import seconds
+from pflsim.messages.wire import BEGIN, BYE, COORDINATOR, FINISHED, HELLO, JOIN, PLACES, READY, STATE, STOP, WELCOME
+from pflsim.study import Study
+
+ENGINES = {
+    "sync": neighbours,
+    "neighbours": neighbours,
+    "epidemic": neighbours,
+    "asynchronous": asynchronous,
+    "push": push,
+    "pairs": pairs,
+}
+"""What makes one round of a peer, by the kind of the schedule."""
+
+
+def peer(port: PeerPort, study: Study, number: int) -> None:
+    """Run peer `number` until the coordinator says that all have finished."""
+    _meet(port, study, number)
+    state = PeerState(initial(study, number))
+    kind = study.description.schedule.kind
+    while not (stopped := _reason_to_stop(port, study, state)):
+        port.safe_point(state)
+        since_ns = port.now_ns
+        ENGINES[kind](port, study, number, state)
+        state.round += 1
+        port.recorder.tell("steps", state.round, number, since_ns, port.now_ns)
+        if study.is_evaluated(state.round, since_ns, port.now_ns):
+            _evaluate(port, study, number, state)
+    _finish(port, study, number, state, stopped)
+
+
+def _meet(port: PeerPort, study: Study, number: int) -> None:
+    """Join, learn where the others are, and connect; of two, the lesser greets first."""
+    linked = [study.names[other] for other in study.linked(number)]
+    for other in linked:
+        port.listen_to(other)
+    mine = port.place
+    port.expect(COORDINATOR, PLACES)
+    port.send(COORDINATOR, JOIN, facts=study.identity() | {"place": mine})
+    port.awaits, greeted, to_greet = "the others to join", set[str](), len(linked)
+    while len(greeted) < to_greet:
+        message = port.recv("control")
+        if message.kind == PLACES:
+            for other, (process, endpoint) in message.facts.items():
+                port.meet(other, process, endpoint)
+                if (mine[0], port.name) < (process, other):
+                    port.expect(other, WELCOME)
+                    port.send(other, HELLO)
+        else:
+            greeted.add(message.sender)
+            if message.kind == HELLO:
+                port.send(message.sender, WELCOME)
+    if not linked:
+        port.recv("control")  # an isolated peer is told of no places
+    port.expect(COORDINATOR, BEGIN)
+    port.send(COORDINATOR, READY)
+    port.recv("control")
+    port.begin()
+    port.awaits = ""
+
+
+def _reason_to_stop(port: PeerPort, study: Study, state: PeerState) -> str:
+    limit_s = study.description.run.stop.simulated_s
+    if state.round >= study.rounds:
+        return f"{study.rounds} rounds are done"
+    if limit_s is not None and seconds(port.now_ns) >= limit_s:
+        return f"{limit_s} simulated seconds have passed"
+    return ""
+
+
+def _evaluate(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
+    for model, splits in scores(study, number, state.visits, state.round, state.you, {}).items():
+        for split, (correct, total, loss) in splits.items():
+            told = (state.round, port.now_ns, number, model, split, correct, total, loss)
+            port.recorder.tell("evaluations", *told)
+
+
+def _finish(port: PeerPort, study: Study, number: int, state: PeerState, stopped: str) -> None:
+    """Say that this peer has finished, and go on answering those that have not."""
+    if state.round < study.rounds:
+        for other in study.linked(number):
+            port.send(study.names[other], BYE, round=state.round)
+    port.send(COORDINATOR, FINISHED, facts={"rounds": state.round, "stopped": stopped})
+    while (message := port.recv()).kind != STOP:
+        state.serve(port, study, number, message)
+    facts = {"digest": digest_of(state.you), "trace": port.trace_as_of(port.asked_ns)}
+    port.send(COORDINATOR, STATE, facts=facts)
+    port.finish()

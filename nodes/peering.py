@@ -1,0 +1,162 @@
+"""What a peer keeps, and how it works and learns from others; the same for every way of exchanging models."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pflsim.errors import RunFailed
+from pflsim.federation import Neighbour, Tensors
+from pflsim.learning.task import Task, Work
+from pflsim.learning.vector import unchanged
+from pflsim.messages.licence import FAR_NS
+from pflsim.messages.peer_port import PeerPort
+from pflsim.messages.port import seconds
+from pflsim.messages.wire import BYE, PUSH, Message
+from pflsim.study import Study
+from pflsim.timing.presence import NEVER_SEEN, Moment
+
+
+class Received(NamedTuple):
+    """What a neighbour has sent."""
+
+    shown: Tensors
+    round: int
+    left_ns: int
+
+
+@dataclass
+class PeerState:
+    """All that a peer keeps between two messages."""
+
+    you: Tensors
+    round: int = 0
+    """How many rounds of its own it has done."""
+    visits: int = 0
+    """How often it has worked; work that was lost counts, too."""
+    seen: Moment = NEVER_SEEN
+    """When it last began to work."""
+    newest: dict[int, Received] = field(default_factory=dict)
+    """By neighbour: the last that has come of it."""
+    early: defaultdict[int, dict[int, Received]] = field(default_factory=lambda: defaultdict(dict))
+    """By round and neighbour: what has come for rounds that this peer has not ended."""
+    fresh: list[tuple[int, Received]] = field(default_factory=list)
+    """What has come since this peer last looked, with its sender."""
+    stopped: dict[int, int] = field(default_factory=dict)
+    """By neighbour that has stopped: after how many rounds."""
+    answer: Callable[[Message], None] | None = None
+    """Answers what another peer asks for, where peers do that."""
+
+    def serve(self, port: PeerPort, study: Study, number: int, message: Message) -> None:
+        """Take in what a neighbour says."""
+        client = study.number_of[message.sender]
+        if message.kind == PUSH:
+            received = Received(message.tensors, message.round, message.left_ns)
+            self.newest[client] = received
+            if message.round > self.round:
+                self.early[message.round][client] = received
+            self.fresh.append((client, received))
+        elif message.kind == BYE:
+            self.stopped[client] = message.round
+        elif self.answer is not None:
+            self.answer(message)
+
+
+def initial(study: Study, number: int) -> Tensors:
+    """The private state before the first round."""
+    with unchanged(f"{study.method_name}.client_init", [study.initial]):
+        you: Tensors = study.method.client_init(study.client(number))
+    return you
+
+
+def be_there(port: PeerPort, study: Study, number: int, state: PeerState) -> Moment:
+    """Wait for the return of a peer that is away; what it has lost meanwhile it has lost."""
+    back_ns = study.presence.back_ns(port.name, port.now_ns)
+    if back_ns is None:
+        raise RunFailed(port.name, f"is away from {port.now_ns} ns on and never returns, so its neighbours wait in vain")
+    if back_ns > port.now_ns:
+        with port.busy(back_ns - port.now_ns, "offline"):
+            pass
+    now = Moment(port.now_ns, state.round)
+    if study.presence.has_forgotten(port.name, state.seen, now):
+        state.you = initial(study, number)
+    state.seen = now
+    return now
+
+
+def next_work(study: Study, number: int, state: PeerState) -> tuple[Task, Work, int]:
+    """The task of this peer's next piece of work, the work in it, and how many nanoseconds it takes."""
+    piece = study.piece_of_work(number, state.visits, state.round, {})
+    state.visits += 1
+    return piece
+
+
+def work(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
+    """Work on the own data until it is done without leaving in between."""
+    while True:
+        now = be_there(port, study, number, state)
+        task, declared, work_ns = next_work(study, number, state)
+        leaves_ns = study.presence.leaves_ns(port.name, now.ns)
+        if leaves_ns is None or leaves_ns >= now.ns + work_ns:
+            break
+        with port.busy(leaves_ns - now.ns, "lost work"):
+            pass
+    port.round = state.round + 1
+    with port.busy(work_ns):
+        state.you = step(study, port.name, state.you, task, declared)
+
+
+def step(study: Study, name: str, you: Tensors, task: Task, declared: Work) -> Tensors:
+    """What the method's own work makes of the private state."""
+    with unchanged(f"{study.method_name}.client_step", [*you.values(), study.initial]):
+        changed: Tensors = study.method.client_step(you, {}, task)[0]
+    if task.spent != declared:
+        raise RunFailed(name, f"{study.method_name} declared {declared} and did {task.spent}")
+    return changed
+
+
+def quiet_until_ns(port: PeerPort, study: Study, number: int, state: PeerState) -> int:
+    """When this peer, which has just worked, will speak next at the earliest: after its next piece of work."""
+    if study.description.run.stop.simulated_s is not None:  # it may say goodbye at any time
+        return 0
+    if state.round + 1 >= study.rounds:
+        return FAR_NS
+    return port.now_ns + study.piece_of_work(number, state.visits, state.round + 1, {})[2]
+
+
+def send(port: PeerPort, study: Study, state: PeerState, to: Iterable[int]) -> None:
+    """Show the model to others, all at one instant."""
+    shown = study.method.peer_shows(state.you)
+    for other in to:
+        port.send(study.names[other], PUSH, shown, round=state.round + 1)
+    port.quiet_ns = 0
+
+
+def take_what_came(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
+    """Take in what has come by now."""
+    while (message := port.recv_within(0)) is not None:
+        state.serve(port, study, number, message)
+
+
+def mix(port: PeerPort, study: Study, number: int, state: PeerState, came: Mapping[int, Received | None]) -> None:
+    """Learn from what has come of these neighbours, if anything; how old that is, is recorded."""
+    there = {other: received for other, received in sorted(came.items()) if received is not None}
+    if not there:
+        return
+    for other, received in there.items():
+        age_s = seconds(port.now_ns - received.left_ns)
+        port.recorder.tell("measures", state.round + 1, port.name, f"age of {study.names[other]}, s", age_s)
+    with port.busy(study.mixing_ns(port.name, len(there)), "mix"):
+        models = {other: received.shown for other, received in there.items()}
+        state.you = fold(study, number, state.you, models, state.round)
+
+
+def fold(study: Study, number: int, you: Tensors, models: Mapping[int, Tensors], round: int) -> Tensors:
+    """The private state after learning from neighbours' models, in the order of their ids."""
+    others = sorted(models)
+    weights = study.appointments.weights(number, round, others)
+    neighbours = [Neighbour(other, models[other], *both) for other, both in zip(others, weights, strict=True)]
+    came = [tensor for neighbour in neighbours for tensor in neighbour.shown.values()]
+    with unchanged(f"{study.method_name}.peer_step", [*you.values(), *came, study.initial]):
+        changed: Tensors = study.method.peer_step(you, neighbours, study.round(round))
+    return changed

@@ -1,0 +1,68 @@
+"""Who exchanges models with whom and when: a pure function of the seed, so that every peer knows it of every other."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from pflsim.rng import stream
+from pflsim.schedule import WithoutServer
+from pflsim.topology import Topology
+
+
+class Appointments:
+    """The appointments of `clients` peers on a topology, under a schedule."""
+
+    def __init__(self, schedule: WithoutServer, topology: Topology, clients: int, seed: int) -> None:
+        self._schedule, self._topology, self._clients, self._seed = schedule, topology, clients, seed
+        self._of_round = lru_cache(maxsize=4)(self._drawn_for_round)
+
+    def linked(self, peer: int) -> tuple[int, ...]:
+        """Everybody with whom `peer` may ever exchange a model, ascending."""
+        return self._topology.linked(peer)
+
+    def neighbours(self, peer: int, round: int) -> tuple[int, ...]:
+        """The neighbours of `peer` in the graph of a round, ascending."""
+        return tuple(np.flatnonzero(self._topology.at(round)[peer]).tolist())
+
+    def is_active(self, peer: int, round: int) -> bool:
+        """Whether `peer` takes part in a round: each does with the schedule's probability, drawn anew."""
+        return bool(self._active(round)[peer])
+
+    def of_round(self, peer: int, round: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """To whom `peer` sends its model in a round, and from whom it will get one; both ascending."""
+        sends = self._of_round(round)
+        return tuple(np.flatnonzero(sends[peer]).tolist()), tuple(np.flatnonzero(sends[:, peer]).tolist())
+
+    def partners(self, peer: int, round: int, count: int) -> tuple[int, ...]:
+        """So many neighbours (or all, if there are fewer), drawn for this peer's round; ascending."""
+        neighbours = self.neighbours(peer, round)
+        if count >= len(neighbours):
+            return neighbours
+        rng = stream(self._seed, "partners", peer, round)
+        return tuple(sorted(rng.choice(neighbours, count, replace=False).tolist()))
+
+    def weights(self, peer: int, round: int, others: Sequence[int]) -> list[tuple[float, float]]:
+        """For each of these others, its a_kl of the graph, and the share that its model has in a mixture."""
+        graph = self._topology.at(round)[peer]
+        if self._schedule.mixes_evenly:
+            return [(float(graph[other]), 1 / (1 + len(others))) for other in others]
+        mixing = self._topology.mixing(round)[peer]
+        return [(float(graph[other]), float(mixing[other])) for other in others]
+
+    def _active(self, round: int) -> np.ndarray:
+        share = self._schedule.active
+        if share >= 1:
+            return np.ones(self._clients, bool)
+        return stream(self._seed, "active", round).random(self._clients) < share
+
+    def _drawn_for_round(self, round: int) -> np.ndarray:
+        """Whether k sends to l in a round, [N, N]."""
+        linked, active = self._topology.at(round) > 0, self._active(round)
+        sends = linked & active[:, None] & active[None, :]
+        if self._schedule.receivers is None:
+            return sends
+        rank = stream(self._seed, "receivers", round).random(sends.shape)
+        rank[~sends] = np.inf
+        chosen = np.argsort(np.argsort(rank, axis=1), axis=1) < self._schedule.receivers
+        return np.asarray(sends & chosen)

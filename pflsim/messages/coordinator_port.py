@@ -1,0 +1,33 @@
+"""The port of a coordinator: beside it the arbiter answers what peers report, whatever the coordinator waits for."""
+
+from typing import Any
+
+from pflsim.errors import BadMessage
+from pflsim.messages import wire
+from pflsim.messages.inbox import Sizes
+from pflsim.messages.licence import Arbiter
+from pflsim.messages.port import Port
+from pflsim.messages.wire import Message
+
+
+class CoordinatorPort(Port):
+    """The coordinator's side of the world."""
+
+    arbiter: Arbiter
+
+    def deliver(self, message: Message, stamp: list[Any], sizes: Sizes) -> bool:
+        if message.kind != wire.WAITING:
+            return super().deliver(message, stamp, sizes)
+        source = (message.sender, message.channel)
+        if message.sequence <= self._seen.get(source, 0):
+            return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
+        try:
+            said = self.arbiter.take(message.sender, message.facts)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise BadMessage(f"{message.sender} reports what is no report ({problem})") from problem
+        self._seen[source] = message.sequence
+        self._tell("received", message, sizes, self.clock.now_ns())
+        for to, kind, until_ns in said:
+            self.send(to, kind, facts={"until_ns": until_ns})
+        self.post()
+        return False  # nothing that the coordinator itself waits for

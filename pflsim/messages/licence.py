@@ -1,0 +1,163 @@
+"""Who may go on when peers wait for each other under the virtual clock; carries no payload and decides no order.
+
+A peer takes a message only when nothing that is still unknown can fall due before it. Mostly it sees that by itself: each
+message says until when its sender will be quiet. Where that is not enough it reports to the arbiter, which lives with the
+coordinator, when it could next act, how many messages it has sent to whom, and how many have reached it from whom. The
+arbiter asks others to report, too, as far as they hold somebody up. Reports come one by one, so they are snapshots of
+different moments; together they tell the truth all the same:
+
+    what a peer reports as sent and its receiver has not reported as come is *under way*, and may let the receiver act
+    floor    the earliest time at which anybody may act, as far as reported and under way
+    delta    the least latency between two peers
+    licence  of one that waits: nothing unknown falls due at or before  min(the others' earliest, floor + delta) + delta,
+             for whatever is not under way yet leaves from one that acts, or from one that it wakes a latency later
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+FAR_NS = 1 << 62
+"""Later than anything: nothing will happen by itself."""
+
+
+class Say(NamedTuple):
+    """What the arbiter has to say to a peer: its licence, or until when it is to tell when it could act."""
+
+    to: str
+    kind: str  # LICENCE or TELL
+    until_ns: int
+
+
+@dataclass
+class _Peer:
+    """What a peer has reported."""
+
+    next_ns: int = 0
+    wants: bool = False
+    told_ns: int = -1
+    """Until when it has been asked to report."""
+    sent: dict[str, int] = field(default_factory=dict)
+    come: dict[str, int] = field(default_factory=dict)
+    under_way: dict[str, int] = field(default_factory=dict)
+    """By sender: when the earliest left that is on its way to this peer."""
+
+
+class Arbiter:
+    """Knows what `peers` have reported, and says who may go on; least latencies are in nanoseconds."""
+
+    def __init__(self, peers: Sequence[str], least_latency_ns: int) -> None:
+        self._peers = {name: _Peer() for name in peers}
+        self._latency_ns = least_latency_ns
+
+    def take(self, sender: str, facts: Mapping[str, Any]) -> list[Say]:
+        """What follows from a report: {next_ns, wants, sent: {to: [count, first_ns]}, come: {from: [count, last_ns]}}.
+
+        Counts are from the beginning; `first_ns` is when the first left that is new, `last_ns` when the last did.
+        """
+        peer = self._peers[sender]
+        peer.next_ns, peer.wants = facts["next_ns"], facts["wants"]
+        for to, (count, first_ns) in facts["sent"].items():
+            peer.sent[to] = count
+            receiver = self._peers[to]
+            if receiver.come.get(sender, 0) < count:
+                receiver.under_way.setdefault(sender, first_ns)
+        for source, (count, last_ns) in facts["come"].items():
+            peer.come[source] = count
+            if count >= self._peers[source].sent.get(sender, 0):
+                peer.under_way.pop(source, None)
+            elif source in peer.under_way:  # what is still on its way left after what has come
+                peer.under_way[source] = max(peer.under_way[source], last_ns)
+        return self._licences() + self._questions()
+
+    def _licences(self) -> list[Say]:
+        waiting = [name for name, peer in self._peers.items() if peer.wants]
+        if not waiting:
+            return []
+        acts = {name: self._acts_ns(peer) for name, peer in self._peers.items()}
+        first, second = _two_least(acts.values())
+        said = []
+        for name in waiting:
+            peer = self._peers[name]
+            others = second if acts[name] == first else first
+            until_ns = min(others, first + self._latency_ns) + self._latency_ns
+            until_ns = min([until_ns, *(left_ns + self._latency_ns for left_ns in peer.under_way.values())])
+            if peer.next_ns <= until_ns:
+                peer.wants = False
+                said.append(Say(name, "LICENCE", until_ns))
+        return said
+
+    def _questions(self) -> list[Say]:
+        """Ask those who hold somebody up, or do not know of a message yet that may wake them, to report."""
+        waiting = [peer.next_ns for peer in self._peers.values() if peer.wants]
+        if not waiting:
+            return []
+        until_ns, said = max(waiting), []
+        for name, peer in self._peers.items():
+            if peer.told_ns < until_ns and not peer.wants and self._acts_ns(peer) < until_ns:
+                peer.told_ns = until_ns
+                said.append(Say(name, "TELL", until_ns))
+        return said
+
+    def _acts_ns(self, peer: _Peer) -> int:
+        """The earliest time at which a peer may act, as far as is known."""
+        woken_ns = min(peer.under_way.values(), default=FAR_NS) + self._latency_ns
+        return min(peer.next_ns, woken_ns)
+
+
+def _two_least(times: Iterable[int]) -> tuple[int, int]:
+    first = second = FAR_NS
+    for time_ns in times:
+        if time_ns < first:
+            first, second = time_ns, first
+        elif time_ns < second:
+            second = time_ns
+    return first, second
+
+
+class Reports:
+    """What one peer has to report: what has left and come since the last time, and until when it is asked to."""
+
+    def __init__(self, least_latency_ns: int) -> None:
+        self.asked_until_ns = -1
+        self._latency_ns = least_latency_ns
+        self._sent: dict[str, int] = {}
+        self._come: dict[str, tuple[int, int]] = {}
+        self._new_sent: dict[str, tuple[int, int]] = {}
+        self._acknowledged_ns: dict[str, int] = {}
+        """By sender of something new: when the last left that was reported as come, or 0."""
+        self._last: tuple[int, bool] = (-1, False)
+
+    def sent(self, to: str, at_ns: int, copies: int) -> None:
+        """So many copies of a message have left for `to`."""
+        count = self._sent[to] = self._sent.get(to, 0) + copies
+        self._new_sent[to] = count, self._new_sent.get(to, (0, at_ns))[1]
+
+    def came(self, sender: str, left_ns: int) -> None:
+        """A message of `sender` has come, whatever it was."""
+        count, last_ns = self._come.get(sender, (0, 0))
+        self._acknowledged_ns.setdefault(sender, last_ns)
+        self._come[sender] = count + 1, left_ns
+
+    def due(self, next_ns: int, wants: bool) -> dict[str, Any] | None:
+        """The report that is due from one that acts at `next_ns` at the earliest; None if none is.
+
+        One is due if this peer wants a licence, or if the arbiter may believe that it acts before it was asked to tell.
+        """
+        if not (wants or self._is_believed_to_act_ns() < self.asked_until_ns):
+            return None
+        if (next_ns, wants) == self._last and not self._acknowledged_ns:
+            return None
+        self._last = next_ns, wants
+        come = {sender: self._come[sender] for sender in self._acknowledged_ns}
+        facts = {"next_ns": next_ns, "wants": wants, "sent": self._new_sent, "come": come}
+        self._new_sent, self._acknowledged_ns = {}, {}
+        return facts
+
+    def was_licensed(self) -> None:
+        """What it wanted it has; if it wants something again, that is new."""
+        self._last = self._last[0], False
+
+    def _is_believed_to_act_ns(self) -> int:
+        woken_ns = min(self._acknowledged_ns.values(), default=FAR_NS) + self._latency_ns
+        return min(self._last[0], woken_ns)
