@@ -28,6 +28,15 @@ def checked(graph: np.ndarray, clients: int, key: str = "topology") -> list[str]
     A disconnected graph is allowed, and its components are named in the warning; an isolated node learns
     alone. Raises DescriptionError naming `key`.
     """
+    require_graph(graph, clients, key)
+    parts = components(graph)
+    if len(parts) <= 1:
+        return []
+    return [f"the graph is not connected: {len(parts)} components, {_shown(parts)}"]
+
+
+def require_graph(graph: np.ndarray, clients: int, key: str = "topology") -> None:
+    """Refuses a matrix that is no undirected graph of `clients` nodes. Raises DescriptionError naming `key`."""
     if graph.shape != (clients, clients):
         raise DescriptionError(key, graph.shape, f"must be one row and one column per client: {(clients, clients)}")
     if not np.isfinite(graph).all():
@@ -41,10 +50,6 @@ def checked(graph: np.ndarray, clients: int, key: str = "topology") -> list[str]
     if graph.diagonal().any():
         k = int(np.flatnonzero(graph.diagonal())[0])
         raise DescriptionError(key, graph[k, k], f"a[{k},{k}] must be 0: no client is its own neighbour")
-    parts = components(graph)
-    if len(parts) <= 1:
-        return []
-    return [f"the graph is not connected: {len(parts)} components, {_shown(parts)}"]
 
 
 def laplacian(graph: np.ndarray) -> np.ndarray:
@@ -123,9 +128,8 @@ class Topology:
         self._labels, self._sizes, self._seed, self._rounds = labels, sizes, seed, rounds
         self._known: dict[int, np.ndarray] = {}
         self.changes = _takes_round(self._found)
-        warnings = checked(self.at(0), len(labels))
-        self.warnings = [] if self.changes else warnings
-        """What is odd about it; a graph that changes may well be in parts in each single round."""
+        first = self.at(0)  # here, so that what makes no graph is refused before anything starts
+        self.warnings = [] if self.changes else checked(first, len(labels))  # one round alone may well be in parts
 
     def at(self, round: int) -> np.ndarray:
         """The weights a_kl [N, N] in round `round`, from 0, read-only; always the same object if nothing changes."""
@@ -133,7 +137,7 @@ class Topology:
         if round not in self._known:
             graph = self._weighed(self._drawn(round))
             graph.flags.writeable = False
-            checked(graph, len(self._labels))
+            require_graph(graph, len(self._labels))
             while len(self._known) >= _REMEMBERED:
                 del self._known[next(iter(self._known))]
             self._known[round] = graph
