@@ -16,6 +16,7 @@ from pflsim.spec import Description, validate
 if TYPE_CHECKING:
     from pflsim.federation import Tensors
     from pflsim.study import Study
+    from pflsim.topology import Topology
 
 FORKED_BYTES, SPAWNED_BYTES = 15_000_000, 150_000_000
 """Memory that a process adds, measured: forked from a warm host, and from a fresh interpreter."""
@@ -48,6 +49,8 @@ def _plan(description: Description) -> Table:
     up_bytes = sum(tensor.numel() * tensor.element_size() for tensor in _first_answer(study).values())
     table = Table(title=facts["algorithm"], title_justify="left", title_style="bold", box=None, show_header=False)
     table.add_row("data", f"{facts['dataset']}: {facts['partition']['report']}")
+    if study.federation.topology is not None:
+        table.add_row("graph", _graph(study.federation.topology))
     table.add_row("model", f"{facts['model']}, {facts['parameters']:,} parameters")
     table.add_row("processes", f"{clients + 2}: host, server, {clients} of clients ({start_method(description)})")
     table.add_row("memory", f"about {memory_gb:.1f} GB")
@@ -56,6 +59,18 @@ def _plan(description: Description) -> Table:
     for warning in plan["warnings"]:
         table.add_row("warning", escape(warning))
     return table
+
+
+def _graph(topology: "Topology") -> str:
+    facts = topology.facts()
+    weighed = "" if facts["weights"] == "own" else f", {facts['weights']} weights"
+    links = f"{facts['edges']:,} edges, degrees {facts['least_degree']} to {facts['largest_degree']}"
+    parts = "1 component" if facts["components"] == 1 else f"{facts['components']} components"
+    return (
+        f"{facts['name']}{weighed}{', round 1, as it changes' * facts['changes']}: {facts['nodes']} nodes, "
+        f"{links} (mean {facts['mean_degree']:.3g}), {parts}, "
+        f"lambda_max {facts['lambda_max']:.4g}, spectral gap {facts['spectral_gap']:.3g}"
+    )
 
 
 def _working(study: "Study", asked: int) -> int:

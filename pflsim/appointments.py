@@ -16,6 +16,7 @@ class Appointments:
     def __init__(self, schedule: WithoutServer, topology: Topology, clients: int, seed: int) -> None:
         self._schedule, self._topology, self._clients, self._seed = schedule, topology, clients, seed
         self._of_round = lru_cache(maxsize=4)(self._drawn_for_round)
+        self._mixing = lru_cache(maxsize=4)(topology.mixing)
 
     def linked(self, peer: int) -> tuple[int, ...]:
         """Everybody with whom `peer` may ever exchange a model, ascending."""
@@ -47,7 +48,7 @@ class Appointments:
         graph = self._topology.at(round)[peer]
         if self._schedule.mixes_evenly:
             return [(float(graph[other]), 1 / (1 + len(others))) for other in others]
-        mixing = self._topology.mixing(round)[peer]
+        mixing = self._mixing(round if self._topology.changes else 0)[peer]
         return [(float(graph[other]), float(mixing[other])) for other in others]
 
     def _active(self, round: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from pflsim.errors import DescriptionError
 from pflsim.learning.task import Task, Training
 from pflsim.learning.vector import Layout
 from pflsim.rng import stream
-from pflsim.topology import lambda_max
+from pflsim.topology import Topology, lambda_max
 
 Tensors = dict[str, torch.Tensor]
 
@@ -49,18 +49,29 @@ class Federation:
     clients: range
     sizes: np.ndarray  # [N] int64, training samples of each client, n_i
     labels: tuple[tuple[int, ...], ...]
-    graph: np.ndarray | None  # [N, N] float64, a_kl of the topology, where the description names one
+    graph: np.ndarray | None  # [N, N] float64, a_kl of the topology in the first round, where there is one
     initial: torch.Tensor  # w0 [d]
     layout: Layout
     training: Training
     seed: int
+    topology: Topology | None = None  # the same in every round
+
+    def graph_in(self, round: int) -> np.ndarray:
+        """The weights a_kl [N, N] in round `round`, from 0; only for a federation that has a graph."""
+        if self.topology is not None:
+            return self.topology.at(round)
+        assert self.graph is not None
+        return self.graph
 
     @cached_property
     def lambda_max(self) -> float:
         """The largest eigenvalue of the Laplacian of `graph`, 0 without one; once, for it costs N^3.
 
-        To nine digits, so that how many threads worked it out does not show in a model.
+        Where the graph changes, what it never exceeds. To nine digits, so that how many threads worked it out does not
+        show in a model.
         """
+        if self.topology is not None and self.topology.changes:
+            return self.topology.bound
         return 0.0 if self.graph is None else float(f"{lambda_max(self.graph):.9g}")
 
     def rng(self, purpose: str) -> np.random.Generator:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from pflsim.errors import DescriptionError
 from pflsim.learning.training import Training
+from pflsim.topology import Weights
 from pflsim.values import DEEPEST, plain
 
 Positive = Annotated[int, Field(gt=0)]
@@ -110,6 +111,9 @@ class Model(_Named):
 
 class Topology(_Named):
     """`[topology]`: the graph between clients and its settings."""
+
+    weights: Weights = "own"
+    """What its edges weigh: what the topology says, or one of these, see `pflsim.topology`."""
 
 
 class Schedule(BaseModel):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pflsim import catalogue, topology
+from pflsim import catalogue
 from pflsim.appointments import Appointments
 from pflsim.cohorts import Cohorts, predicted_visit_s
 from pflsim.data.loading import Data
@@ -40,13 +40,14 @@ from pflsim.timing.devices import Devices
 from pflsim.timing.faults import Faults
 from pflsim.timing.links import Links
 from pflsim.timing.presence import Presence
+from pflsim.topology import Topology
 
 BACKWARD_PER_FORWARD = 2.0
 """A backward pass multiplies by each weight matrix twice, a forward pass once."""
 
 _BEFORE_THE_FIRST_VISIT = -1
 _PEER_SCHEDULES = ("sync", "neighbours", "asynchronous", "pairs", "push", "epidemic")
-_PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn")
+_PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn", "networkx")
 
 
 class Study:
@@ -410,15 +411,17 @@ class Study:
         parts, y = self.data.partition.parts, self.data.y
         labels = tuple(tuple(np.unique(y[part.train]).tolist()) for part in parts)
         sizes = np.array([len(part.train) for part in parts])
+        topology = self._graph(labels, sizes)
         return Federation(
             clients=range(len(parts)),
             sizes=sizes,
             labels=labels,
-            graph=self._graph(labels, sizes),
+            graph=None if topology is None else topology.at(0),
             initial=self.initial,
             layout=self.network.layout,
             training=self.training,
             seed=self.description.run.seed.train,
+            topology=topology,
         )
 
     def _evaluated(self) -> list[int]:
@@ -432,17 +435,14 @@ class Study:
             return None
         return [int(np.bincount(self.data.y[part.train], minlength=1).argmax()) for part in self.data.partition.parts]
 
-    def _graph(self, labels: tuple[tuple[int, ...], ...], sizes: np.ndarray) -> np.ndarray | None:
-        table = self.description.topology
+    def _graph(self, labels: tuple[tuple[int, ...], ...], sizes: np.ndarray) -> Topology | None:
+        table, seed = self.description.topology, self.description.run.seed.data
         if table is None:
             return None
-        found = catalogue.find("topologies", table.name, "topology.name")
-        settings = catalogue.validated(found, table.settings, "topology")
-        rng = stream(self.description.run.seed.data, "topology")
-        given = (labels, sizes, rng)
-        graph: np.ndarray = catalogue.made(found, "topology.name", table.name, np.ndarray, *given, **settings)
-        self.warnings += topology.checked(graph, len(labels))
-        return graph
+        given = (table.name, table.settings, labels, sizes, seed)
+        topology = Topology(*given, weights=table.weights, rounds=self.rounds)
+        self.warnings += topology.warnings
+        return topology
 
 
 @contextmanager

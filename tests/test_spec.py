@@ -290,6 +290,16 @@ def test_check_prints_the_plan_and_starts_nothing(pflsim: Command, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["described.toml"]
 
 
+def test_check_tells_what_there_is_to_know_of_the_graph(pflsim: Command) -> None:
+    ring = pflsim("check", description(topology={"name": "ring", "weights": "equal"}, run__clients=6))
+    told = " ".join(ring.stdout.split())
+    assert "graph ring, equal weights: 6 nodes, 6 edges, degrees 2 to 2 (mean 2), 1 component," in told
+    assert "lambda_max 2, spectral gap 0.333" in told
+    pairs = pflsim("check", description(topology={"name": "matching"}, run__clients=5))
+    told = " ".join(pairs.stdout.split())
+    assert "matching, round 1, as it changes: 5 nodes, 2 edges, degrees 0 to 1 (mean 0.8), 3 components" in told
+
+
 def test_usage_that_is_wrong_exits_with_2(pflsim: Command) -> None:
     assert pflsim("run", description(), "--otu", "x").returncode == 2
     assert pflsim("runn", description()).returncode == 2

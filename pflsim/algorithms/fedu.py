@@ -97,7 +97,7 @@ class FedU:
     def _pulled(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
         """The table with the answers in it, each pulled towards its neighbours, by its weight times the usual."""
         federation = round.federation
-        assert federation.graph is not None  # `check` refused it
+        graph = federation.graph_in(round.number)
         c = self._c(federation, round.step_size)
         v = all["w"].clone()
         for answer in answers:
@@ -106,8 +106,8 @@ class FedU:
         drawn = {answer.client: weight for answer, weight in zip(answers, weights, strict=True)}  # of two the later
         others = federation.clients if self.neighbours == "all" else list(drawn)
         for k, s in drawn.items():
-            linked = [other for other in others if federation.graph[k, other] > 0.0]
-            w[k] = pulled(v[k], [v[other] for other in linked], c * s * federation.graph[k, linked])
+            linked = [other for other in others if graph[k, other] > 0.0]
+            w[k] = pulled(v[k], [v[other] for other in linked], c * s * graph[k, linked])
         return {"w": w}
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> Tensors:
