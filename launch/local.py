@@ -31,6 +31,7 @@ from pflsim.spec import Algorithm, Description
 from pflsim.timing.clock import host_nanoseconds
 
 GOODBYE_S = 5.0
+LOOPBACK = "tcp://127.0.0.1:*"
 IMPORTS_S = 60.0
 """What a host may need on a busy machine before it can begin to build the study."""
 
@@ -50,7 +51,7 @@ class LocalRun:
         self.description, self.directory, self._progress, self._later = description, directory, progress, later
         self._assigned = assignments(description)
         require_what_it_takes(description.run.clients, len(self._assigned))
-        self._processes = ("server", *self._assigned)
+        self._processes: tuple[str, ...] = ()
         self._started_s, self._started_ns = time.monotonic(), host_nanoseconds()
         self._logs = directory / "logs"
         self._plan: dict[str, Any] = {}
@@ -78,7 +79,7 @@ class LocalRun:
                 self._open()
             with in_words():
                 self._build()
-                self._start_server()
+                self._start_hub()
                 self._supervision.watch(self._progress)
             status = "done"
         except KeyboardInterrupt:
@@ -93,9 +94,9 @@ class LocalRun:
                     self._end("interrupted")
                 raise
 
-    def start_clients(self, server: str) -> None:
-        """Start the processes of all clients, which find the server at the endpoint `server`."""
-        self._start(self._assigned, server)
+    def start_clients(self, hub: str) -> None:
+        """Start the processes of all clients, which find the server or coordinator at the endpoint `hub`."""
+        self._start(self._assigned, hub)
 
     def _open(self) -> None:
         """Whatever is opened is put down to be closed at once, so that nothing stays when the next step fails."""
@@ -107,7 +108,7 @@ class LocalRun:
         last(self._forget_what_never_began)
         run, record = self.description.run, self.description.record
         database = self.directory / "record.db"
-        self._recorder = Recorder(database, self._processes, self._started_s, record.spans, self._progress)
+        self._recorder = Recorder(database, self._started_s, record.spans, self._progress)
         last(self._recorder.close)
         self._private = PrivateFolder()
         last(self._private.remove)
@@ -117,7 +118,7 @@ class LocalRun:
         self._recorder.on_bound = self.start_clients
         self._host = LocalHost(self._logs / "host.log")
         last(self._host.end)
-        self._supervision = Supervision(self._host, self._recorder, self._processes, self._logs, run.patience_s)
+        self._supervision = Supervision(self._host, self._recorder, self._logs, run.patience_s)
         self._is_open = True
 
     def _build(self) -> None:
@@ -136,19 +137,29 @@ class LocalRun:
         if said["what"] != "built":
             raise RunFailed("host", said["reason"])
         self._plan = said["plan"]
+        self._processes = (self._plan["hub"], *self._assigned)
+        self._recorder.expect(self._processes)
+        self._supervision.expect(self._processes)
         self._recorder.write([("clients", *row) for row in self._plan["clients"]])
         for warning in self._plan["warnings"]:
             self._recorder.note("host", "warning", warning)
             self._progress.say(f"warning: {warning}")
         (self.directory / "run.toml").write_text(tomli_w.dumps(self._plan["effective"]), encoding="utf-8")
 
-    def _start_server(self) -> None:
-        ipc = f"ipc://{self._private.path}/server"
-        self._start({"server": ("server",)}, ipc if self.description.run.transport == "ipc" else "tcp://127.0.0.1:*")
+    def _start_hub(self) -> None:
+        hub = self._plan["hub"]
+        self._start({hub: (hub,)}, self._place(hub))
 
-    def _start(self, processes: Mapping[str, tuple[str, ...]], server: str) -> None:
-        common = {"server": server, "recorder": self._recorder.endpoint, "started_ns": self._started_ns}
-        orders = [{"process": process, "actors": actors} | common for process, actors in processes.items()]
+    def _place(self, process: str) -> str:
+        """Where a process shall bind."""
+        return f"ipc://{self._private.path}/{process}" if self.description.run.transport == "ipc" else LOOPBACK
+
+    def _start(self, processes: Mapping[str, tuple[str, ...]], hub: str) -> None:
+        common = {"hub": hub, "recorder": self._recorder.endpoint, "started_ns": self._started_ns}
+        orders = [
+            {"process": process, "actors": actors, "place": self._place(process)} | common
+            for process, actors in processes.items()
+        ]
         self._host.channel.say("start", assignments=orders, logs=str(self._logs))
 
     def _end(self, status: str) -> None:

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import msgpack
 import zmq
 
+from launch.peer_rounds import PeerRounds
 from launch.progress import Progress
 from pflsim.errors import RunFailed
 from pflsim.record.database import Record
@@ -25,12 +26,13 @@ Fact = tuple[Any, ...]
 class Recorder:
     """The one process that writes `record.db`, at the socket to which all others tell their facts."""
 
-    def __init__(
-        self, path: Path, processes: Collection[str], started_s: float, keeps_spans: bool, progress: Progress
-    ) -> None:
-        """`processes` are those that will tell something; `started_s` is the host's clock when the command began."""
+    def __init__(self, path: Path, started_s: float, keeps_spans: bool, progress: Progress) -> None:
+        """`started_s` is the host's clock when the command began."""
         self._record = Record(path)
-        self._expected, self._started_s, self._keeps_spans = frozenset(processes), started_s, keeps_spans
+        self._expected: frozenset[str] = frozenset()
+        self._hub = ""
+        self._started_s, self._keeps_spans = started_s, keeps_spans
+        self._peer_rounds = PeerRounds()
         self._progress = progress
         self.on_bound: Callable[[str], None] = lambda endpoint: None
         """Called with the endpoint at which the server can be found."""
@@ -44,6 +46,10 @@ class Recorder:
         self.rejected = 0
         """Uploads that were not finite."""
         self.setup_s = 0.0
+
+    def expect(self, processes: Sequence[str]) -> None:
+        """These will tell something; the first is that of the server or the coordinator."""
+        self._expected, self._hub = frozenset(processes), processes[0]
 
     def listen(self, context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str) -> None:
         """Open the socket at `endpoint`."""
@@ -67,7 +73,7 @@ class Recorder:
                 self.said_goodbye.add(process)
             for fact in map(tuple, batch or ()):
                 if fact[:1] == ("bound",):
-                    bound += [fact[2]] if process == "server" and len(fact) == 3 else []
+                    bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
                 else:
                     facts.append(fact)
         self._keep(facts)
@@ -109,6 +115,7 @@ class Recorder:
     def _keep(self, facts: list[Fact]) -> None:
         events = [fact for fact in facts if fact[:1] == ("events",) and flaw_of(fact) is None]
         facts = [self._since_start(fact) for fact in facts if self._keeps_spans or fact[:1] != ("spans",)]
+        facts += self._peer_rounds.done(facts, time.monotonic() - self._started_s - self.setup_s)
         try:
             self._record.write(facts)
         except (ValueError, OverflowError, sqlite3.IntegrityError, sqlite3.ProgrammingError):
@@ -135,6 +142,8 @@ class Recorder:
             self.died[actor] = detail
         elif what == "began":
             self.setup_s = time.monotonic() - self._started_s
+            if detail.endswith(" peers"):
+                self._peer_rounds.peers = int(detail.removesuffix(" peers"))
         elif what == "waiting":
             self._progress.say(f"{actor}: {detail}")
         elif what in ("rejected", "skipped"):

@@ -1,7 +1,7 @@
 """Watches a run's processes until it is finished, and names whoever ends too early or keeps everybody waiting."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,16 +22,19 @@ POLL_MS = 500
 class Supervision:
     """All processes of one run, from their start to their end."""
 
-    def __init__(
-        self, host: LocalHost, recorder: Recorder, processes: Collection[str], logs: Path, patience_s: float
-    ) -> None:
-        self._host, self._recorder, self._processes, self._logs = host, recorder, frozenset(processes), logs
-        self._patience_s = patience_s
+    def __init__(self, host: LocalHost, recorder: Recorder, logs: Path, patience_s: float) -> None:
+        self._host, self._recorder, self._logs, self._patience_s = host, recorder, logs, patience_s
+        self._processes: frozenset[str] = frozenset()
+        self._hub = ""
         self._running: dict[str, int] = {}
         self._ended: set[str] = set()
         self.memory = Memory()
         self.processor_s = 0.0
         recorder.on_finished = lambda: self.memory.sample(self.pids)  # while everybody is still there
+
+    def expect(self, processes: Sequence[str]) -> None:
+        """These are going to run; the first is that of the server or the coordinator."""
+        self._processes, self._hub = frozenset(processes), processes[0]
 
     @property
     def pids(self) -> list[int]:
@@ -84,7 +87,7 @@ class Supervision:
             self._fail(process, how_it_ended(code))
         if process not in self._recorder.said_goodbye:
             self._fail(process, f"{how_it_ended(code)} in the middle of its work")
-        if process == "server" and self._recorder.finished is None:
+        if process == self._hub and self._recorder.finished is None:
             self._fail(process, f"{how_it_ended(code)} before the run was finished")
 
     def _fail(self, process: str, how: str) -> NoReturn:

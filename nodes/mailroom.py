@@ -16,7 +16,7 @@ from nodes.facts import FactSender
 from pflsim.errors import BadMessage, RunFailed
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import Port, frame_sizes
-from pflsim.messages.wire import JOIN, Frame, Message, decode
+from pflsim.messages.wire import HELLO, JOIN, Frame, Message, decode
 from pflsim.timing.clock import host_seconds
 
 SLICE_S = 1.0
@@ -210,7 +210,7 @@ class Mailroom:
         if port is None:
             raise BadMessage(f"{message.to!r:.40} does not live here")
         if self._routed:
-            if message.kind == JOIN:
+            if message.kind in (JOIN, HELLO):
                 self._routes.setdefault(message.sender, route)
             if self._routes.get(message.sender) != route:  # nobody speaks in another's name
                 raise BadMessage(f"{message.sender} speaks from where it did not join")

@@ -45,21 +45,19 @@ def _meet(port: PeerPort, study: Study, number: int) -> None:
     mine = port.place
     port.expect(COORDINATOR, PLACES)
     port.send(COORDINATOR, JOIN, facts=study.identity() | {"place": mine})
-    port.awaits, greeted, to_greet = "the others to join", set[str](), len(linked)
-    while len(greeted) < to_greet:
+    port.awaits, knows_places, greeted = "the others to join", False, set[str]()
+    while not knows_places or len(greeted) < len(linked):
         message = port.recv("control")
         if message.kind == PLACES:
+            knows_places = True
             for other, (process, endpoint) in message.facts.items():
                 port.meet(other, process, endpoint)
                 if (mine[0], port.name) < (process, other):
-                    port.expect(other, WELCOME)
                     port.send(other, HELLO)
         else:
             greeted.add(message.sender)
             if message.kind == HELLO:
                 port.send(message.sender, WELCOME)
-    if not linked:
-        port.recv("control")  # an isolated peer is told of no places
     port.expect(COORDINATOR, BEGIN)
     port.send(COORDINATOR, READY)
     port.recv("control")

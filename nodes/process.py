@@ -25,8 +25,10 @@ class Assignment:
 
     process: str
     actors: tuple[str, ...]
-    server: str
-    """Where the server's socket is bound; where the server shall bind, for the server itself."""
+    hub: str
+    """Where the server's or the coordinator's socket is bound; where it shall bind, for itself."""
+    place: str
+    """Where the socket of a process of peers shall bind."""
     recorder: str
     started_ns: int
 
@@ -56,19 +58,24 @@ def live(study: Study, assignment: Assignment) -> int:
 
 
 def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[bytes]]", facts: FactSender) -> None:
-    runs_server = "server" in assignment.actors
-    socket = context.socket(zmq.ROUTER if runs_server else zmq.DEALER)
+    runs_hub = study.hub in assignment.actors
+    socket = context.socket(zmq.ROUTER if runs_hub or study.is_for_peers else zmq.DEALER)
     socket.set_hwm(0)
     socket.linger = LINGER_MS
-    if runs_server:
+    members = (study.hub, *study.names) if study.is_for_peers else study.names if runs_hub else (study.hub,)
+    mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process)
+    if runs_hub:
         socket.router_mandatory = True
-        socket.bind(assignment.server)
+        socket.bind(assignment.hub)
         facts.tell("bound", assignment.process, socket.getsockopt_string(zmq.LAST_ENDPOINT))
         facts.flush()
+    elif study.is_for_peers:
+        socket.router_mandatory = True
+        socket.setsockopt(zmq.ROUTING_ID, assignment.process.encode())
+        socket.bind(assignment.place)
+        mailroom.meet(study.hub, study.hub, assignment.hub)
     else:
-        socket.connect(assignment.server)
-    members = study.names if runs_server else ("server",)
-    mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s)
+        socket.connect(assignment.hub)
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
     for name in assignment.actors:
         mailroom.add(port_of(study, name, new_clock(), mailroom, facts), program_of(study, name))

@@ -83,7 +83,8 @@ class Study:
             sizes=self.federation.sizes.tolist(),
             labels=self._main_labels(),
         )
-        self.links = Links(description.links, (SERVER, *self.names), description.run.seed.train)
+        seed = description.run.seed.train
+        self.links = Links(description.links, (SERVER, *self.names), seed, aside=(COORDINATOR,))
         actors = self.names if self.is_for_peers else (SERVER, *self.names)
         self.faults = Faults(description.fault, actors, description.run.seed.train)
         self.presence = Presence(

@@ -149,7 +149,7 @@ class Inbox:
     def horizon_ns(self, channel: str | None) -> float:
         """Nothing that is still unknown falls due at or before this time."""
         owed_ns = min(min(self._silent[one].values(), default=math.inf) for one in _channels(channel))
-        if not self._quiet:
+        if not self._quiet or channel in ASIDE:
             return owed_ns
         quiet = [until_ns for sender, until_ns in self._quiet.items() if not self._in_hand["data", sender]]
         return max(min([owed_ns, *quiet]), self.licensed_ns)

@@ -65,7 +65,7 @@ ANSWER = {WORK: RESULT, EVAL: EVAL_RESULT, STOP: STATE, PAIR: PAIRED}
 INSTEAD = {GONE: RESULT}
 """What may come in the place of an answer: the client was away while it should have worked, and is back."""
 
-ANSWERS = frozenset({JOIN, PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED, *ANSWER.values(), *INSTEAD})
+ANSWERS = frozenset({JOIN, PLACES, READY, BEGIN, FINISHED, *ANSWER.values(), *INSTEAD})
 """What is refused unless somebody waits for it."""
 
 QUESTIONS = frozenset(ANSWER)

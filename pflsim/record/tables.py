@@ -32,6 +32,12 @@ TABLES: dict[str, dict[str, str]] = {
         "rejected": "INTEGER",  # were not finite
         "gone": "INTEGER",  # came back without: they were away meanwhile
     },
+    "steps": {  # of peers, each of which has rounds of its own; `rounds` has what all of them have done
+        "round": "INTEGER",
+        "client": "INTEGER",
+        "start_ns": "INTEGER",
+        "end_ns": "INTEGER",
+    },
     "evaluations": {
         "round": "INTEGER",
         "now_ns": "INTEGER",
@@ -122,6 +128,7 @@ VERSION = 1
 ORDER = {
     "clients": "client",
     "rounds": "round",
+    "steps": "round, client",
     "evaluations": "round, client, rowid",
     "messages": "sender, channel, sequence",
     "sent": "sender, channel, sequence",

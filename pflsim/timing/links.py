@@ -93,7 +93,9 @@ class Links:
     All that is drawn depends on `seed` alone. Raises DescriptionError for a `setting` that cannot be.
     """
 
-    def __init__(self, setting: object, actors: Sequence[str], seed: int = 0) -> None:
+    def __init__(self, setting: object, actors: Sequence[str], seed: int = 0, *, aside: Sequence[str] = ()) -> None:
+        """Whoever stands `aside` says nothing that takes simulated time, and needs no link."""
+        self._aside = frozenset(aside)
         self.settings = resolved(setting)  # the full table, also of a preset
         self._actors, self._seed = frozenset(actors), seed
         self._rates: dict[tuple[str, str], float] = {}
@@ -172,6 +174,8 @@ class Links:
         self._rates[SERVER, direction] = self.settings["server"][direction]
 
     def _rate(self, actor: str, direction: str) -> float:
+        if actor in self._aside:
+            return math.inf
         if actor not in self._actors:
             raise KeyError(f"no actor {actor} has a link")
         return self._rates[actor, direction] * BYTES_PER_NS
