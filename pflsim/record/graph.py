@@ -7,7 +7,6 @@ not 0 where there ever was an edge, such as `bytes_per_pair`.
 
 import math
 from collections.abc import Sequence
-from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ def positions(weights: np.ndarray) -> np.ndarray:
     placed = np.zeros((len(weights), 2))
     left, bottom, top = 0.0, 0.0, 0.0
     parts = sorted(components(weights), key=len, reverse=True)
-    row = 2.6 * math.sqrt(sum(_radius(len(part)) ** 2 for part in parts))  # how wide a row of components is
+    row = 1.25 * math.sqrt(sum((2 * _radius(len(part)) + 1.0) ** 2 for part in parts))  # how wide a row of them is
     for part in parts:
         radius = _radius(len(part))
         if left and left + 2 * radius > row:
@@ -79,7 +78,7 @@ def graph_figure(
     panel: Axes = figure.subplots()
     panel.set_axis_off()
     panel.set_aspect("equal")
-    panel.margins(0.06)
+    panel.margins(0.08)
     if title:
         panel.set_title(title, fontsize=10)
     placed = positions(weights)
@@ -106,7 +105,7 @@ def edges_figure(sent_bytes: np.ndarray, names: Sequence[str] = (), title: str =
     said = [(names or _numbers(clients))[tick] for tick in ticks]
     size = 8 if len(said) <= 20 else 6.5
     panel.set_yticks(ticks, said, fontsize=size)
-    panel.set_xticks(ticks, said, fontsize=size, rotation=90 if max(map(len, said), default=0) > 2 else 0)
+    panel.set_xticks(ticks, said, fontsize=size, rotation=90 if sum(map(len, said)) > 60 else 0)
     panel.tick_params(length=0)
     for side in panel.spines.values():
         side.set_visible(True)
@@ -180,6 +179,7 @@ def _around_0(weights: np.ndarray) -> np.ndarray:
 def _draw_edges(
     panel: "Axes", placed: np.ndarray, pairs: Sequence[tuple[int, int]], sent_bytes: np.ndarray | None
 ) -> None:
+    from matplotlib.cm import ScalarMappable
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -194,11 +194,12 @@ def _draw_edges(
     both = np.array([sent_bytes[k, other] + sent_bytes[other, k] for k, other in pairs]) / bytes_per_unit
     order = np.argsort(both, kind="stable")  # the busiest are drawn last, above the others
     shades = LinearSegmentedColormap.from_list("edges", [_LIGHTEST_EDGE, _DARKEST_EDGE])
-    drawn = LineCollection(lines[order], cmap=shades, norm=_norm(both), alpha=alpha, zorder=1)
-    drawn.set_array(both[order])
-    drawn.set_linewidths(width * (0.5 + 0.5 * both[order] / both.max()))
-    panel.add_collection(drawn)
-    panel.figure.colorbar(drawn, ax=panel, label=f"edge: sent both ways, {unit}", shrink=0.6, aspect=30, pad=0.02)
+    norm, widths = _norm(both), width * (0.5 + 0.5 * both[order] / both.max())
+    panel.add_collection(
+        LineCollection(lines[order], colors=shades(norm(both[order])), linewidths=widths, alpha=alpha, zorder=1)
+    )
+    scale = ScalarMappable(norm, shades)  # opaque, whatever shines through the lines
+    panel.figure.colorbar(scale, ax=panel, label=f"edge: sent both ways, {unit}", shrink=0.6, aspect=30, pad=0.02)
 
 
 def _draw_nodes(panel: "Axes", placed: np.ndarray, values: np.ndarray, what: str, names: Sequence[str]) -> None:
@@ -210,7 +211,7 @@ def _draw_nodes(panel: "Axes", placed: np.ndarray, values: np.ndarray, what: str
     size = min(620.0, max(24.0, 12000.0 / len(values)))
     colours = colormaps[_NODE_COLOURS].with_extremes(bad=_UNKNOWN)
     drawn = panel.scatter(
-        *placed.T, s=size, c=values, cmap=colours, norm=norm, plotnonfinite=True, zorder=2,
+        placed[:, 0], placed[:, 1], s=size, c=values, cmap=colours, norm=norm, plotnonfinite=True, zorder=2,
         edgecolors="#303030", linewidths=0.6, clip_on=False,
     )  # fmt: skip
     if len(known):
@@ -220,15 +221,18 @@ def _draw_nodes(panel: "Axes", placed: np.ndarray, values: np.ndarray, what: str
         return
     names = _short(names)
     text_size = min(9.0, 0.55 * math.sqrt(size) / max(1.0, max(map(len, names)) / 2.4))
-    for position, value, name in zip(placed, values, names, strict=True):
+    for (x, y), value, name in zip(placed, values, names, strict=True):
         colour = _readable_on(colours(norm(value))) if np.isfinite(value) else "black"
-        panel.text(*position, name, fontsize=text_size, color=colour, ha="center", va="center", zorder=3)
+        panel.text(x, y, name, fontsize=text_size, color=colour, ha="center", va="center_baseline", zorder=3)
 
 
 def _short(names: Sequence[str]) -> Sequence[str]:
     """Names without what all of them begin with, where there are too many to write them in full."""
-    shared = len(commonprefix(names)) if len(names) > _MOST_NUMBERS else 0
-    return [name[shared:] or name for name in names]
+    if len(names) <= _MOST_NUMBERS:
+        return names
+    differ = (place for place, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1)
+    shared = next(differ, 0)
+    return [name[shared:] for name in names]
 
 
 def _write_numbers(panel: "Axes", shown: Any) -> None:
