@@ -23,7 +23,8 @@ overwrites the models one after the other (`order = "gauss_seidel"`), which no l
 Stability: c lambda_max(L) < 2, without overshoot <= 1; a convex combination when c max_k D_k <= 1. eta_r = 0
 is Local. lambda_max grows with the number of clients in most graphs, so that a fixed eta_r that suits 40 clients
 is unstable for 300. `normalised` puts L / lambda_max(L) in the place of L: then mu~ eta_r is the factor of
-stability itself, and one eta_r does for any number of clients and any weights.
+stability itself, and one eta_r does for any number of clients and any weights. On a graph that changes, the edges of
+the round pull, lambda_max is a bound of all rounds, and the server's work is that of the first round's edges.
 """
 
 from collections.abc import Sequence
