@@ -59,6 +59,7 @@ def _require_the_same(study: Study, name: str, facts: Mapping[str, Any]) -> None
 def _stop(port: CoordinatorPort, study: Study, finished: Answers, began_s: float) -> None:
     """Stop everybody, and make the digests over every peer's state, in the order of their ids."""
     everything, trace = sha256(), sha256(port.trace_as_of(port.now_ns))
+    port.arbiter = None
     for name in study.names:
         port.send(name, STOP)
     last = _from_everybody_asked(port, study)

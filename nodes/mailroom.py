@@ -35,6 +35,8 @@ class Mailroom:
         patience_s: float,
         process: str = "",
     ) -> None:
+        self.place = process, socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        """The name of this process, and where it can be found; told before it connects to anybody."""
         self._process = process
         self._socket, self._run_id, self._facts, self._patience_s = socket, run_id, facts, patience_s
         self._routed = socket.type == zmq.ROUTER
@@ -58,8 +60,8 @@ class Mailroom:
         self._said: str | None = None
         self._reporting: list[PeerPort] = []
         """Who tells an arbiter when nothing comes any more."""
-        self.patience_ms = 0
-        """For how long nothing must have come before they do."""
+        self.patience_ms = 5
+        """For how long nothing must have come before they do: mostly what they wait for comes by itself."""
         self._timed = False
         """Whether time passes by itself here: under the wall clock an actor may wait for it, not for a message."""
 
@@ -70,11 +72,6 @@ class Mailroom:
         if isinstance(port, PeerPort) and not self._timed:
             self._reporting.append(port)
         self._actors[port.name] = greenlet(lambda: self._live(port, program), parent=self._hub)
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """The name of this process, and where it can be found."""
-        return self._process, self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def meet(self, actor: str, process: str, endpoint: str) -> None:
         """Be ready to talk to `actor`, which lives in `process`; of two processes the lesser connects to the other."""

@@ -63,19 +63,20 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     socket.set_hwm(0)
     socket.linger = LINGER_MS
     members = (study.hub, *study.names) if study.is_for_peers else study.names if runs_hub else (study.hub,)
-    mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process)
-    if runs_hub:
-        socket.router_mandatory = True
-        socket.bind(assignment.hub)
-        facts.tell("bound", assignment.process, socket.getsockopt_string(zmq.LAST_ENDPOINT))
-        facts.flush()
-    elif study.is_for_peers:
+    if runs_hub or study.is_for_peers:
         socket.router_mandatory = True
         socket.setsockopt(zmq.ROUTING_ID, assignment.process.encode())
-        socket.bind(assignment.place)
+        socket.bind(assignment.hub if runs_hub else assignment.place)
+    mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process)
+    if runs_hub:
+        facts.tell("bound", *mailroom.place)
+        facts.flush()
+    elif study.is_for_peers:
         mailroom.meet(study.hub, study.hub, assignment.hub)
     else:
         socket.connect(assignment.hub)
+    if study.is_for_peers and not study.appointments.are_everybodys:
+        mailroom.patience_ms = 0
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
     for name in assignment.actors:
         mailroom.add(port_of(study, name, new_clock(), mailroom, facts), program_of(study, name))

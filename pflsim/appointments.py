@@ -22,6 +22,11 @@ class Appointments:
         """Everybody with whom `peer` may ever exchange a model, ascending."""
         return self._topology.linked(peer)
 
+    @property
+    def are_everybodys(self) -> bool:
+        """Whether everybody speaks to all of its neighbours after each piece of work, and so soon hears what to expect."""
+        return self._schedule.tells_everybody and not self._topology.changes
+
     def neighbours(self, peer: int, round: int) -> tuple[int, ...]:
         """The neighbours of `peer` in the graph of a round, ascending."""
         return tuple(np.flatnonzero(self._topology.at(round)[peer]).tolist())

@@ -102,6 +102,8 @@ class WithoutServer(ABC):
     mend: ClassVar[str] = "a peer would wait without end: use neighbours with deadline_s, asynchronous or push"
     mixes_evenly: ClassVar[bool] = False
     """Whether a mixture gives the own model and each that came the same share, whatever the graph says."""
+    tells_everybody: ClassVar[bool] = False
+    """Whether a peer sends its model to all of its neighbours after each piece of work."""
     active: float = field(default=1.0, init=False)
     """The share of peers that take part in a round."""
     receivers: int | None = field(default=None, init=False)

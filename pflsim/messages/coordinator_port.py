@@ -13,7 +13,8 @@ from pflsim.messages.wire import Message
 class CoordinatorPort(Port):
     """The coordinator's side of the world."""
 
-    arbiter: Arbiter
+    arbiter: Arbiter | None = None
+    """None when all have finished: then nobody needs a licence any more."""
 
     def deliver(self, message: Message, stamp: list[Any], sizes: Sizes) -> bool:
         if message.kind != wire.WAITING:
@@ -22,7 +23,7 @@ class CoordinatorPort(Port):
         if message.sequence <= self._seen.get(source, 0):
             return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
         try:
-            said = self.arbiter.take(message.sender, message.facts)
+            said = self.arbiter.take(message.sender, message.facts) if self.arbiter is not None else []
         except (KeyError, TypeError, ValueError) as problem:
             raise BadMessage(f"{message.sender} reports what is no report ({problem})") from problem
         self._seen[source] = message.sequence

@@ -142,9 +142,10 @@ class Reports:
     def due(self, next_ns: int, wants: bool) -> dict[str, Any] | None:
         """The report that is due from one that acts at `next_ns` at the earliest; None if none is.
 
-        One is due if this peer wants a licence, or if the arbiter may believe that it acts before it was asked to tell.
+        One is due if this peer wants a licence, or went on without the one that it wanted, or if the arbiter may believe
+        that it acts before the time until which it was asked to tell.
         """
-        if not (wants or self._is_believed_to_act_ns() < self.asked_until_ns):
+        if not (wants or self._last[1] or self._is_believed_to_act_ns() < self.asked_until_ns):
             return None
         if (next_ns, wants) == self._last and not self._acknowledged_ns:
             return None

@@ -1,7 +1,7 @@
 """Rounds among neighbours: a peer waits for the models of its neighbours of the same round, or until a deadline."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pflsim.errors import DescriptionError
 from pflsim.schedule import WithoutServer, require_share
@@ -14,6 +14,8 @@ class Neighbours(WithoutServer):
     deadline_s: float | None = None  # after its own model has left, how long a peer waits; then the newest it has will do
     active: float = 1.0  # the share of peers that take part in a round, each drawn by itself
     only_active: bool = True  # learn only from those that take part, which keeps the mean; else also from older models
+
+    tells_everybody: ClassVar[bool] = True
 
     @property
     def gives_up(self) -> bool:
