@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from greenlet import greenlet
 
-from nodes.programs import program_of
+from nodes.programs import port_of, program_of
 from nodes.sequential import FactList, run_sequentially
+from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import Port, frame_sizes
 from pflsim.messages.wire import Frame, decode
 from pflsim.spec import validate
@@ -50,6 +51,11 @@ class Shuffled:
     def wait_until(self, port: Port, until_ns: int) -> None:
         pass
 
+    place = ("", "")
+
+    def meet(self, actor: str, process: str, endpoint: str) -> None:
+        pass
+
     def run(self) -> None:
         """Deliver in any order, and give anybody a turn who may go on."""
         for actor in self._random.sample(list(self._actors.values()), len(self._actors)):
@@ -57,13 +63,26 @@ class Shuffled:
         while self._waiting:
             pairs = [pair for pair, frames in self._wire.items() if frames]
             ready = [name for name in sorted(self._waiting) if self._ports[name].may_go_on()]
-            choice = self._random.choice([*pairs, *ready])
-            if isinstance(choice, str):
+            if not pairs and not ready:
+                self._report()
+                continue
+            choice = self._random.choice([*pairs, *ready, None])
+            if choice is None:
+                self._report(self._random.choice(sorted(self._waiting)))
+            elif isinstance(choice, str):
                 self._waiting.discard(choice)
                 self._actors[choice].switch()
             else:
                 message, stamp = decode(frames := self._wire[choice].popleft(), RUN)
                 self._ports[choice[1]].deliver(message, stamp, frame_sizes(frames))
+
+    def _report(self, *names: str) -> None:
+        """Let peers tell the arbiter that nothing comes; somebody must have something to say if nobody is named."""
+        ports = [self._ports[name] for name in names or sorted(self._waiting)]
+        reported = [port.report() for port in ports if isinstance(port, PeerPort)]
+        if not names and not any(reported):
+            waits = {name: self._ports[name].waits_for() for name in sorted(self._waiting)}
+            raise AssertionError(f"everybody waits for somebody else: {waits}")
 
 
 ENGINES: dict[str, dict[str, Any]] = {
@@ -127,9 +146,9 @@ def tables_of(engine: str, **settings: Any) -> dict[str, Any]:
 def shuffled(tables: dict[str, Any], seed: int, *, promises: bool = True) -> dict[str, Any]:
     """What a run tells at its end whose messages arrive in an order that `seed` decides."""
     study, told, carrier = Study(validate(tables), RUN), FactList(), Shuffled(seed)
-    for name in ("server", *study.names):
-        port = Port(name, RUN, VirtualClock(), study.links, carrier, told, study.faults)
-        port.promises, port.cancels = promises and study.promises, study.cancels
+    for name in (study.hub, *study.names):
+        port = port_of(study, name, VirtualClock(), carrier, told)
+        port.promises = promises and port.promises
         carrier.add(port, program_of(study, name))
     carrier.run()
     return told.finished()
