@@ -51,6 +51,10 @@ def _plan(description: Description) -> Table:
     table.add_row("model", f"{facts['model']}, {facts['parameters']:,} parameters")
     table.add_row("processes", f"{clients + 2}: host, server, {clients} of clients ({start_method(description)})")
     table.add_row("memory", f"about {memory_gb:.1f} GB")
+    if asked := study.cohorts.asked_first(0, study.federation.clients):
+        table.add_row(
+            "first", f"{len(asked)} clients asked for a loss, {_megabytes(plan['down_bytes'], len(asked))} down"
+        )
     table.add_row("per round", f"{cohort} clients, {_megabytes(plan['down_bytes'], cohort)} down")
     table.add_row("", f"{cohort} clients, {_megabytes(up_bytes, cohort)} up")
     for warning in plan["warnings"]:

@@ -105,7 +105,7 @@ class _Replay:
         return Retiming(self._study.links, self._frames, self._work_ns, self._server_ns).run(self._rounds)
 
     def _frames(self, message: Message) -> list[int]:
-        tensors = self._down if message.sender == SERVER else self._up
+        tensors = self._down if message.sender == SERVER else {} if message.kind == "LOSS" else self._up
         sizes = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
         if sum(sizes) != message.payload_bytes:
             reason = f"a message has {message.payload_bytes} bytes of tensors, and the first one {sum(sizes)}"
@@ -115,6 +115,8 @@ class _Replay:
     def _work_ns(self, visit: Visit, round: int) -> int:
         study = self._study
         task = study.task(study.number_of[visit.client], visit.number, round - 1)
+        if visit.is_probe:
+            return study.loss_ns(task)
         work = study.method.client_work(task, self._down) + study.reporting_work(task)
         return study.work_ns(visit.client, work, visit.number)
 

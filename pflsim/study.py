@@ -86,7 +86,7 @@ class Study:
         with reported_at(description.algorithm.at):
             self.warnings += self._checked(self.method)
         self.cohorts = Cohorts(self.schedule, self._population(), description.run.seed.train)
-        if self.cohorts.needs_losses:
+        if self.cohorts.needs_losses or self.cohorts.asked_first(0, self.federation.clients) is not None:
             _received_model(self._first_down(), self.network.layout.dimension)
 
     def require(self, table: Algorithm) -> None:
@@ -198,9 +198,15 @@ class Study:
 
     def reported(self, task: Task, down: Tensors) -> dict[str, float]:
         """What a client that has received `down` reports beside its answer, as facts."""
-        if not self.cohorts.needs_losses:
-            return {}
+        return self.loss(task, down) if self.cohorts.needs_losses else {}
+
+    def loss(self, task: Task, down: Tensors) -> dict[str, float]:
+        """A client's mean training loss at the model among what it has received, as facts."""
         return {"loss": task.loss(_received_model(down, self.network.layout.dimension), "train")}
+
+    def loss_ns(self, task: Task) -> int:
+        """Simulated nanoseconds that it takes a client to find that loss: a forward pass over its training samples."""
+        return self.work_ns(self.names[task.client], Work(task.n_samples, 0), task.visit)
 
     def participants(self, all: Tensors, round: Round) -> Sequence[int]:
         """Who works in a round, ascending: the cohort, unless the method chooses."""

@@ -37,6 +37,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "losses are reported": {
         "schedule": {"kind": "sync", "sampling": {"kind": "power-of-choice", "candidates": 4}, "cohort": 2}
     },
+    "losses are asked for": {
+        "schedule": {
+            "kind": "sync",
+            "sampling": {"kind": "power-of-choice", "candidates": 4, "fresh": True},
+            "cohort": 2,
+        }
+    },
     "nothing travels": {"algorithm": {"name": "local"}},
     "a server that works": {"algorithm": {"name": "fedu"}, "topology": {"name": "similar"}},
 }

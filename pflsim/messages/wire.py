@@ -25,6 +25,7 @@ from pflsim.errors import BadMessage
 PROTOCOL = 1
 
 WORK, RESULT, GONE, CANCEL = "WORK", "RESULT", "GONE", "CANCEL"
+PROBE, LOSS = "PROBE", "LOSS"
 EVAL, EVAL_RESULT = "EVAL", "EVAL_RESULT"
 JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
 
@@ -32,6 +33,8 @@ CHANNEL = {
     WORK: "data",
     RESULT: "data",
     GONE: "data",
+    PROBE: "data",
+    LOSS: "data",
     CANCEL: "control",
     EVAL: "evaluation",
     EVAL_RESULT: "evaluation",
@@ -42,7 +45,7 @@ CHANNEL = {
 }
 """Only what travels on the channel "data" takes simulated time and is charged to the method."""
 
-ANSWER = {WORK: RESULT, EVAL: EVAL_RESULT, STOP: STATE}
+ANSWER = {WORK: RESULT, PROBE: LOSS, EVAL: EVAL_RESULT, STOP: STATE}
 """What a client answers to what a server asks; each question is answered exactly once."""
 
 INSTEAD = {GONE: RESULT}

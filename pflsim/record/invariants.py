@@ -92,7 +92,8 @@ def _work_lasts_from_work_to_answer(facts: Facts) -> Iterator[str]:
 
 
 _ANSWERS_OF = (
-    "SELECT kind, sequence, departure_ns FROM sent WHERE sender = ? AND kind IN ('RESULT', 'GONE') AND header_bytes > 0"
+    "SELECT kind, sequence, departure_ns FROM sent WHERE sender = ? AND kind IN ('RESULT', 'GONE', 'LOSS') "
+    "AND header_bytes > 0"
 )
 """What was cancelled before it left has no bytes."""
 
@@ -131,9 +132,9 @@ def _work_is_answered_at_most_once(facts: Facts) -> Iterator[str]:
     asked: defaultdict[str, list[int]] = defaultdict(list)
     answered: defaultdict[str, list[int]] = defaultdict(list)
     for one in facts.history.transits():  # what was cut off or lost on the way has answered nothing
-        if one.kind == "WORK":
+        if one.kind in ("WORK", "PROBE"):
             asked[one.receiver].append(one.arrival_ns)
-        elif one.kind in ("RESULT", "GONE"):
+        elif one.kind in ("RESULT", "GONE", "LOSS"):
             answered[one.sender].append(one.departure_ns)
     for actor, departures_ns in answered.items():
         arrivals_ns = sorted(asked[actor])

@@ -135,7 +135,7 @@ def most_waited_for(reader: Reader) -> WaitedFor | None:
     select = (
         "SELECT m.round, m.sender, m.arrival_ns, r.start_ns "
         "FROM messages m JOIN rounds r ON r.round = m.round "
-        "WHERE m.receiver = 'server' AND m.channel = 'data' AND m.arrival_ns BETWEEN r.start_ns AND r.end_ns "
+        "WHERE m.receiver = 'server' AND m.kind IN ('RESULT', 'GONE') AND m.arrival_ns BETWEEN r.start_ns AND r.end_ns "
         "ORDER BY m.round, m.arrival_ns, m.sender"
     )
     rounds: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
