@@ -35,6 +35,8 @@ class ServerState:
     """By client: who is busy, and with what."""
     losses: dict[int, float] = field(default_factory=dict)
     """By client: the training loss that it reported last, where the sampling asks for it; with its upload or alone."""
+    answered: int | None = None
+    """Who answered last, whatever it was."""
     rejected: set[int] = field(default_factory=set)
     """Clients whose last upload was not finite: when they work next, it is from their state before that."""
 
@@ -94,6 +96,7 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
         tell(port, message.sender, "late", f"an answer of round {message.round} came after its work was cancelled")
         return None
     del state.outstanding[client]
+    state.answered = client
     if message.kind == LOSS:
         _note_loss(port, state, client, message)
         return None
@@ -145,7 +148,7 @@ def fold(port: Port, study: Study, state: ServerState, this: Round, answers: lis
 def aggregate(port: Port, study: Study, state: ServerState, this: Round, answers: list[Answer]) -> None:
     """Make the next version of the server's state out of these answers."""
     with port.busy(study.server_work_ns(answers), "aggregate"):
-        state.all = study.folded(state.all, answers, this)
+        state.all = study.folded(state.all, answers, this, state.version)
     state.version += 1
 
 

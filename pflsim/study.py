@@ -220,12 +220,12 @@ class Study:
         arrays = {name: np.asarray(value) for name, value in measured.items()}
         return {name: packed(array) if array.ndim else array.item() for name, array in arrays.items()}
 
-    def folded(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
-        """The server's state after folding in answers, as the schedule has it."""
+    def folded(self, all: Tensors, answers: Sequence[Answer], round: Round, version: int) -> Tensors:
+        """The server's state after folding in answers, as the schedule has it; `version` were made before."""
         came = [tensor for answer in answers for tensor in (*answer.up.values(), *answer.down.values())]
         with unchanged(f"the server's half of {self.method_name}", [*all.values(), *came, self.initial]):
             if isinstance(self.schedule, WithoutRounds):
-                return self.schedule.fold(self.method, all, answers, round)
+                return self.schedule.fold(self.method, all, answers, round, version)
             changed: Tensors = self.method.server_step(all, answers, round)
             return changed
 

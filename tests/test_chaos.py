@@ -95,7 +95,9 @@ ENGINES: dict[str, dict[str, Any]] = {
     "fedasync": {"kind": "fedasync", "concurrency": 3},
     "stale": {"kind": "fedasync", "concurrency": 5, "max_staleness": 2, "staleness": "hinge", "staleness_b": 1},
     "timeout": {"kind": "fedasync", "concurrency": 4, "timeout_s": 0.2},
+    "same": {"kind": "fedasync", "concurrency": 3, "same": True, "alpha_decay": 0.5},
     "fedbuff": {"kind": "fedbuff", "concurrency": 4, "buffer": 3},
+    "unique": {"kind": "fedbuff", "concurrency": 4, "buffer": 4, "unique": True},
 }
 
 
