@@ -97,7 +97,7 @@ ENGINES: dict[str, dict[str, Any]] = {
     "timeout": {"kind": "fedasync", "concurrency": 4, "timeout_s": 0.2},
     "same": {"kind": "fedasync", "concurrency": 3, "same": True, "alpha_decay": 0.5},
     "fedbuff": {"kind": "fedbuff", "concurrency": 4, "buffer": 3},
-    "unique": {"kind": "fedbuff", "concurrency": 4, "buffer": 4, "unique": True},
+    "unique": {"kind": "fedbuff", "concurrency": 4, "buffer": 3, "unique": True},
 }
 
 
