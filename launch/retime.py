@@ -116,7 +116,7 @@ class _Replay:
         study = self._study
         task = study.task(study.number_of[visit.client], visit.number, round - 1)
         if visit.is_probe:
-            return study.loss_ns(task)
+            return study.loss_ns(task, visit.number)
         work = study.method.client_work(task, self._down) + study.reporting_work(task)
         return study.work_ns(visit.client, work, visit.number)
 

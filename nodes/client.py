@@ -43,6 +43,8 @@ class ClientState:
     """When it last began to work."""
     work_id: int = 0
     """The last work that it was given."""
+    attempts: int = 0
+    """How often it was given work before, whatever became of it."""
     cancelled: dict[int, int] = field(default_factory=dict)
     """Work that was cancelled and has not been undone yet, and when it heard of that."""
 
@@ -89,6 +91,7 @@ def _take_work(port: Port, study: Study, number: int, state: ClientState, messag
         (_work if message.kind == WORK else _report_loss)(port, study, number, state, message)
     except _Cancelled:
         port.answers_never(message)
+    state.attempts += message.kind == WORK
     if message.work_id in state.cancelled:
         _undo(port, state)
 
@@ -111,7 +114,7 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
     if study.presence.has_forgotten(port.name, state.seen, now):
         state.you = _initial(study, number)
     state.before, state.seen = (state.you, state.visits), now
-    task, declared, work_ns = study.piece_of_work(number, state.visits, message, now.ns)
+    task, declared, work_ns = study.piece_of_work(number, state.visits, message, now.ns, state.attempts)
     leaves_ns = study.presence.leaves_ns(port.name, now.ns)
     if (task.steps == 0 and task.n_samples) or (leaves_ns is not None and leaves_ns < now.ns + work_ns):
         with port.busy(min(work_ns, leaves_ns - now.ns) if leaves_ns is not None else work_ns, "lost work"):
@@ -148,7 +151,7 @@ def _report_loss(port: Port, study: Study, number: int, state: ClientState, mess
     if not _await_return(port, study, message):
         return
     task, now_ns = study.task(number, state.visits, message.round - 1), port.now_ns
-    work_ns, leaves_ns = study.loss_ns(task), study.presence.leaves_ns(port.name, now_ns)
+    work_ns, leaves_ns = study.loss_ns(task, state.attempts), study.presence.leaves_ns(port.name, now_ns)
     if leaves_ns is not None and leaves_ns < now_ns + work_ns:
         with port.busy(leaves_ns - now_ns, "lost work"):
             pass

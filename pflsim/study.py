@@ -148,36 +148,41 @@ class Study:
         cohort = self.cohorts.drawn(number, candidates, losses)
         return Round(number, cohort, self.federation, self.training.step_size_at(number))
 
-    def piece_of_work(self, client: int, visit: int, message: Message, now_ns: int) -> tuple[Task, Work, int]:
+    def piece_of_work(
+        self, client: int, visit: int, message: Message, now_ns: int, attempt: int
+    ) -> tuple[Task, Work, int]:
         """What `message` gives `client` to do at `now_ns`: its task, the work in it, and how long that takes.
 
-        Work that shall end by some time is cut to the steps that are done by then, maybe none.
+        Work that shall end by some time is cut to the steps that are done by then, maybe none. `attempt` counts what
+        the client was given to do: visits, and those that came to nothing.
         """
         task = self.task(client, visit, message.round - 1)
         if self.training.local_s is not None:
-            task = replace(task, limit=max(1, self._steps_within(task, message.tensors, self.training.local_s * 1e9)))
+            task = replace(
+                task, limit=max(1, self._steps_within(task, message.tensors, attempt, self.training.local_s * 1e9))
+            )
         until_ns = message.facts.get("until_ns")
         if until_ns is not None:
-            task = replace(task, limit=self._steps_within(task, message.tensors, until_ns - now_ns))
+            task = replace(task, limit=self._steps_within(task, message.tensors, attempt, until_ns - now_ns))
             if not task.steps and task.n_samples:
                 return task, Work(), max(0, until_ns - now_ns)
-        return task, *self._declared(task, message.tensors)
+        return task, *self._declared(task, message.tensors, attempt)
 
-    def _steps_within(self, task: Task, down: Tensors, most_ns: float) -> int:
+    def _steps_within(self, task: Task, down: Tensors, attempt: int, most_ns: float) -> int:
         """How many of a task's steps are done in so many simulated nanoseconds."""
-        if self._declared(task, down)[1] <= most_ns:
+        if self._declared(task, down, attempt)[1] <= most_ns:
             return task.steps
         done, tried = 0, task.steps
         while tried - done > 1:  # `done` steps are done by then, `tried` are not
             middle = (done + tried) // 2
-            fits = self._declared(replace(task, limit=middle), down)[1] <= most_ns
+            fits = self._declared(replace(task, limit=middle), down, attempt)[1] <= most_ns
             done, tried = (middle, tried) if fits else (done, middle)
         return done
 
-    def _declared(self, task: Task, down: Tensors) -> tuple[Work, int]:
+    def _declared(self, task: Task, down: Tensors, attempt: int) -> tuple[Work, int]:
         """The work that the method does in a visit, and its simulated nanoseconds."""
         work = self.method.client_work(task, down) + self.reporting_work(task)
-        return work, self.work_ns(self.names[task.client], work, task.visit)
+        return work, self.work_ns(self.names[task.client], work, attempt)
 
     def deadline_ns(self, asked: Sequence[int]) -> int:
         """How long a round lasts at most in which these clients are asked, where the schedule has a deadline."""
@@ -204,9 +209,9 @@ class Study:
         """A client's mean training loss at the model among what it has received, as facts."""
         return {"loss": task.loss(_received_model(down, self.network.layout.dimension), "train")}
 
-    def loss_ns(self, task: Task) -> int:
+    def loss_ns(self, task: Task, attempt: int) -> int:
         """Simulated nanoseconds that it takes a client to find that loss: a forward pass over its training samples."""
-        return self.work_ns(self.names[task.client], Work(task.n_samples, 0), task.visit)
+        return self.work_ns(self.names[task.client], Work(task.n_samples, 0), attempt)
 
     def participants(self, all: Tensors, round: Round) -> Sequence[int]:
         """Who works in a round, ascending: the cohort, unless the method chooses."""
@@ -229,9 +234,9 @@ class Study:
             changed: Tensors = self.method.server_step(all, answers, round)
             return changed
 
-    def work_ns(self, actor: str, work: Work, visit: int) -> int:
-        """Simulated nanoseconds that `work` takes on the device of `actor` during its visit number `visit`."""
-        return self.devices.work_ns(actor, self._flops(work), visit)
+    def work_ns(self, actor: str, work: Work, attempt: int) -> int:
+        """Simulated nanoseconds that `work` takes on the device of `actor`, as the so-manieth that it is given."""
+        return self.devices.work_ns(actor, self._flops(work), attempt)
 
     def _flops(self, work: Work) -> float:
         passes = work.forward_samples + BACKWARD_PER_FORWARD * work.backward_samples

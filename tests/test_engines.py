@@ -293,6 +293,16 @@ def test_cancelled_work_was_never_done_and_its_client_is_free_at_once() -> None:
     assert asked == [list(range(6))] * 6
 
 
+def test_work_that_was_cancelled_takes_another_time_when_it_is_done_again() -> None:
+    """Or a client whose visit happens to be longer than the deadline would never answer any more."""
+    noisy = {"devices": {"kind": "constant", "flops_per_second": 2e6, "server_flops_per_second": 1e9, "jitter": 1.0}}
+    told = played({"kind": "deadline", "deadline_s": 0.01, "over": 1.0, "late": "cancel"}, run__rounds=30, **noisy)
+    cancelled_ns = {fact[1]: fact[4] for fact in reversed(events(told, "cancelled"))}
+    answered_ns = {fact[1]: fact[9] for fact in told.facts if fact[0] == "received" and fact[3] == "RESULT"}
+    assert len(cancelled_ns) == 6
+    assert all(cancelled_ns[client] < answered_ns[client] for client in cancelled_ns), "first and last"
+
+
 def test_work_without_an_answer_is_given_up_after_a_while() -> None:
     lost = [{"kind": "lose", "probability": 0.3}]
     told = played({"kind": "fedbuff", "concurrency": 4, "buffer": 3, "timeout_s": 0.5}, fault=lost, run__rounds=5)
