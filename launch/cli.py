@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupte
 """
 
 import signal
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -153,6 +154,9 @@ def guarded(command: Callable[[], object]) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # as in `pflsim list | head -1`: whoever reads has read enough
         screen.abandon(sys.stdout.fileno())
+    except sqlite3.Error as problem:
+        screen.say(f"pflsim: the record cannot be read: {problem}")
+        return FAILED
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         screen.say(f"pflsim: {where}{problem.strerror or problem}")

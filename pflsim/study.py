@@ -298,7 +298,8 @@ class Study:
         fault, kind = self.faults.can_lose, self.description.schedule.kind
         if fault is not None and not self.schedule.gives_up:
             key = f"fault.{fault.number}.kind"
-            raise DescriptionError(key, fault.kind, f"with schedule.kind = {kind!r} {self.schedule.mend}")
+            expected = f"with schedule.kind = {kind!r} {self.schedule.mend} (the first [[fault]] is fault.0)"
+            raise DescriptionError(key, fault.kind, expected)
 
     def _check_names(self) -> None:
         if self.description.algorithm.name == "server":

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from launch.retime import retimed_rounds
+from launch.retime import retime, retimed_rounds
 from nodes.sequential import run_sequentially
 from pflsim.errors import DescriptionError
 from pflsim.record.database import Record
@@ -24,7 +24,7 @@ def run_into(folder: Path, tables: dict[str, Any]) -> list[Period]:
     folder.mkdir()
     (folder / "run.toml").write_text(tomli_w.dumps(study.plan()["effective"]))
     with Record(folder / "record.db") as record:
-        record.write(told.facts)
+        record.write([*told.facts, ("events", "launcher", "done", "", 0, 0.0)])
     return [Period(*fact[1:4]) for fact in told.facts if fact[0] == "rounds"]
 
 
@@ -66,6 +66,14 @@ def test_own_settings_give_own_times_and_others_those_of_a_real_run_to_the_ns(na
     assert recorded == same == own and len(own) == 4
     assert retimed_rounds(tmp_path / "own", OTHER) == (own, other)
     assert other != own
+
+
+def test_that_nothing_differs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_into(tmp_path / "run", description())
+    retime(tmp_path / "run", ["links=wifi"])
+    assert "no round takes another time, to the nanosecond: links=wifi" in capsys.readouterr().out
+    retime(tmp_path / "run", ["links=4g"])
+    assert "no round takes another time" not in capsys.readouterr().out
 
 
 REFUSED = {

@@ -26,6 +26,8 @@ class Facts:
     links: Links
     is_virtual: bool = True
     """Under the wall clock what an actor does between two events takes real time, of which the model knows nothing."""
+    is_whole: bool = True
+    """Whether the run is done, so that everybody has told everything."""
 
     @classmethod
     def read(cls, reader: Reader, links: Links, is_virtual: bool = True) -> "Facts":
@@ -156,6 +158,7 @@ INVARIANTS: dict[str, Callable[[Facts], Iterator[str]]] = {
     "every WORK is answered at most once": _work_is_answered_at_most_once,
 }
 
+_NEEDS_ALL = ("completion = dispatch + duration", "sent = received + lost")
 _NEEDS_SPANS = ("completion = dispatch + duration", "an actor does one thing at a time")
 
 
@@ -166,7 +169,9 @@ def checks(facts: Facts) -> list[Check]:
 
 def _checked(name: str, violations: Callable[[Facts], Iterator[str]], facts: Facts) -> Check:
     if name in _NEEDS_SPANS and not facts.history.spans:
-        return Check(name, not_checked="the run kept no spans")
+        return Check(name, not_checked="the record has no spans")
+    if name in _NEEDS_ALL and not facts.is_whole:
+        return Check(name, not_checked="the run is not done, and not all has been told of it")
     if name == "completion = dispatch + duration" and not facts.is_virtual:
         return Check(name, not_checked="under the wall clock what is between two events takes real time")
     return Check(name, tuple(violations(facts)))
