@@ -1,5 +1,6 @@
 """The folder that a run left, opened for those who explain, verify or retime it."""
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -93,8 +94,11 @@ def save_trace(directory: Path) -> Path:
     return directory / "trace.json"
 
 
-def save_pictures(directory: Path, number: int | None, seconds: str | None) -> list[Path]:
-    """Draw the timeline (of some `seconds`, "1.5:3", a round, or the first rounds), the waiting, and who took part."""
+def save_pictures(directory: Path, number: int | None, seconds: str | None, against: Sequence[Path] = ()) -> list[Path]:
+    """Draw the timeline (of some `seconds`, "1.5:3", a round, or the first rounds), the waiting, and who took part.
+
+    Who took part in the runs in `against` is drawn above it, on the same scale.
+    """
     run = FinishedRun(directory)
     paths = run.paths()
     first, last = (1, FIRST_ROUNDS) if number is None else (number, number)
@@ -103,7 +107,16 @@ def save_pictures(directory: Path, number: int | None, seconds: str | None) -> l
     window = window_of(run.history.rounds, first, last) if seconds is None else _window(seconds)
     label = run.description.algorithm.name
     drawn = timeline.save_pictures(run.history, paths, window, directory, label)
-    return [*drawn, *save_participation_plot({label: directory / "record.db"}, directory / "participation")]
+    records = {_took_part(FinishedRun(other)): other / "record.db" for other in against}
+    records |= {_took_part(run) if against else label: directory / "record.db"}
+    return [*drawn, *save_participation_plot(records, directory / "participation")]
+
+
+def _took_part(run: FinishedRun) -> str:
+    """How runs are told apart that differ in who took part: by folder, method and sampling."""
+    sampling = run.description.schedule.settings.get("sampling", run.schedule)
+    kind = sampling.get("kind") if isinstance(sampling, Mapping) else sampling
+    return f"{run.directory.name}: {run.description.algorithm.name}, {kind}"
 
 
 def _window(seconds: str) -> Window:

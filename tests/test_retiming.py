@@ -4,29 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
 
 from launch.retime import retime, retimed_rounds
-from nodes.sequential import run_sequentially
 from pflsim.errors import DescriptionError
-from pflsim.record.database import Record
-from pflsim.record.history import Period
-from pflsim.spec import override, validate
-from pflsim.study import Study
+from pflsim.spec import override
 from tests.launching import description
-from tests.recorded import KINDS, SMALL
-
-
-def run_into(folder: Path, tables: dict[str, Any]) -> list[Period]:
-    """Run `tables` one event at a time, leave in `folder` what a run leaves, and tell when its rounds were."""
-    study = Study(validate(tables), b"8 bytes.")
-    told = run_sequentially(study)
-    folder.mkdir()
-    (folder / "run.toml").write_text(tomli_w.dumps(study.plan()["effective"]))
-    with Record(folder / "record.db") as record:
-        record.write([*told.facts, ("events", "launcher", "done", "", 0, 0.0)])
-    return [Period(*fact[1:4]) for fact in told.facts if fact[0] == "rounds"]
-
+from tests.recorded import KINDS, SMALL, run_into
 
 RUNS: dict[str, dict[str, Any]] = {
     "fedavg": {},

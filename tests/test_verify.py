@@ -17,6 +17,7 @@ from launch.retime import retimed_rounds
 from pflsim.errors import DescriptionError
 from pflsim.record.result import Result
 from tests.launching import description
+from tests.recorded import run_into
 
 TABLES = description(run__rounds=2, links="4g", record__plot=False, record__trace=True)
 
@@ -85,6 +86,17 @@ def test_different_digests_are_both_shown_and_the_exit_code_is_1(
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(pflsim, ["explain", str(tmp_path)])
     assert done.exception is not None and "has no run.toml" in str(done.exception)
+
+
+def test_who_took_part_is_drawn_below_another_run(finished: Path, tmp_path: Path) -> None:
+    tables = description(run__rounds=2, schedule={"cohort": 1, "sampling": {"kind": "groups", "groups": 2}})
+    for name, one in {"drawn": description(tables, schedule__sampling="uniform"), "stratified": tables}.items():
+        run_into(tmp_path / name, one)
+    arguments = ["explain", str(tmp_path / "stratified"), "--against", str(tmp_path / "drawn")]
+    done = CliRunner().invoke(pflsim, arguments)
+    assert done.exit_code == 0, done.output
+    drawn = (tmp_path / "stratified" / "participation.svg").read_text()
+    assert 0 < drawn.index("drawn: fedavg, uniform") < drawn.index("stratified: fedavg, groups")
 
 
 UNFINISHED = {

@@ -22,7 +22,8 @@ from pflsim.samplings.by_samples import BySamples
 class PowerOfChoice(Sampling):
     """d `candidates` are drawn as by-samples draws; the cohort are those of them with the highest last loss.
 
-    Who never reported a finite loss counts as highest; ties go to the lower id.
+    Who never reported a finite loss counts as highest; ties go to the lower id. Fresh losses have as long to come as
+    work has where the schedule has a deadline, and whose loss has not come by then is not chosen.
     """
 
     candidates: int  # d
