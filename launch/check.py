@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from launch.placement import assignments, start_method
+from launch.show import Screen
 from pflsim.record.report import three_digits
 from pflsim.spec import Description, validate
 
@@ -25,7 +25,7 @@ FORKED_BYTES, SPAWNED_BYTES = 15_000_000, 150_000_000
 def check_all(tables: Mapping[str, Any]) -> None:
     """Print what would run, for the description's own method and for each beside it. Raises DescriptionError."""
     description = validate(tables)
-    console = Console(highlight=False)
+    console = Screen()
     methods = [*description.beside, description.algorithm]
     plans = [_plan(description.model_copy(update={"algorithm": method, "beside": ()})) for method in methods]
     for plan in plans:
@@ -54,6 +54,10 @@ def _plan(description: Description) -> Table:
     table.add_row("model", f"{facts['model']}, {facts['parameters']:,} parameters")
     table.add_row("processes", f"{clients + 2}: host, server, {clients} of clients ({start_method(description)})")
     table.add_row("memory", f"about {memory_gb:.1f} GB")
+    if asked := study.cohorts.asked_first(0, study.federation.clients):
+        table.add_row(
+            "first", f"{len(asked)} clients asked for a loss, {_megabytes(plan['down_bytes'], len(asked))} down"
+        )
     table.add_row("per round", f"{cohort} clients, {_megabytes(plan['down_bytes'], cohort)} down")
     table.add_row("", f"{cohort} clients, {_megabytes(up_bytes, cohort)} up")
     for warning in plan["warnings"]:

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupte
 """
 
 import signal
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -65,9 +66,18 @@ def check(description: Path, settings: tuple[str, ...], algorithm: str | None) -
 @click.option("--target", type=float, metavar="ACCURACY", help="Also when the accuracy, a fraction of 1, was reached.")
 @click.option("--trace", is_flag=True, help="Also write trace.json into DIR; it opens in Perfetto.")
 @click.option("--pictures", is_flag=True, help="Also draw timeline and waiting into DIR, as .png and .svg.")
+@click.option(
+    "--against", multiple=True, metavar="DIR", type=click.Path(path_type=Path), help="Draw who took part there too."
+)
 @click.option("--window", metavar="FROM:TO", help="What the timeline shows, in simulated seconds, such as 1.5:3.")
 def explain(
-    directory: Path, number: int | None, target: float | None, trace: bool, pictures: bool, window: str | None
+    directory: Path,
+    number: int | None,
+    target: float | None,
+    trace: bool,
+    pictures: bool,
+    against: tuple[Path, ...],
+    window: str | None,
 ) -> None:
     """Say what the simulated time of a run went into: who was waited for, why, and who was idle."""
     from launch.explain import explain
@@ -76,8 +86,8 @@ def explain(
     explain(directory, number, target)
     if trace:
         print(f"trace: {save_trace(directory)}")
-    if pictures or window:
-        print(f"pictures: {', '.join(map(str, save_pictures(directory, number, window)))}")
+    if pictures or window or against:
+        print(f"pictures: {', '.join(map(str, save_pictures(directory, number, window, against)))}")
 
 
 @pflsim.command()
@@ -153,6 +163,9 @@ def guarded(command: Callable[[], object]) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # as in `pflsim list | head -1`: whoever reads has read enough
         screen.abandon(sys.stdout.fileno())
+    except sqlite3.Error as problem:
+        screen.say(f"pflsim: the record cannot be read: {problem}")
+        return FAILED
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         screen.say(f"pflsim: {where}{problem.strerror or problem}")

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from launch.finished import FinishedRun
+from launch.screen import fitted
+from launch.show import Screen
 from pflsim.errors import DescriptionError
 from pflsim.record.accuracy import over_rounds, time_to_target
 from pflsim.record.classes import SpeedClass, age_histogram, by_class
@@ -23,24 +24,30 @@ BAR = 40
 
 def explain(directory: Path, number: int | None = None, target: float | None = None) -> None:
     """Print where the time went: of one round, or of the run."""
-    run, console = FinishedRun(directory), Console(highlight=False)
+    run, console = FinishedRun(directory), Screen()
     paths = run.paths()
+    if run.reservation:
+        console.print(fitted(f"{run.reservation}; what is not known looks like waiting"), markup=False)
     if number is not None:
         found = [path for path in paths if path.period.round == number]
         if not found:
-            raise DescriptionError("--round", number, f"the record has the rounds 1 to {len(paths)}")
+            known = f"the rounds 1 to {len(paths)}" if paths else "no round yet"
+            raise DescriptionError("--round", number, f"the record has {known}")
         for line in _round(found[0]):
-            console.print(line, markup=False)
+            console.print(fitted(line, 4, console.width), markup=False)
     else:
         _whole_run(run, paths, console)
     if target is not None:
         reached = time_to_target(over_rounds(run.reader), target)
-        console.print(f"time to an accuracy of {target:g}, held for 3 evaluations: {reached}", markup=False)
+        line = f"time to an accuracy of {target:g}, held for 3 evaluations: {reached}"
+        console.print(fitted(line, 4, console.width), markup=False)
 
 
-def _whole_run(run: FinishedRun, paths: list[CriticalPath], console: Console) -> None:
+def _whole_run(run: FinishedRun, paths: list[CriticalPath], console: Screen) -> None:
     for line in _slowest(paths):
-        console.print(line, markup=False)
+        console.print(fitted(line, 4, console.width), markup=False)
+    if not paths:
+        return
     for table in (
         _blame_table(paths),
         _share_table(shares(run.history), run.classes()),

@@ -1,5 +1,6 @@
 """The folder that a run left, opened for those who explain, verify or retime it."""
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from pflsim.timing.links import Links
 FIRST_ROUNDS = 3
 """So many does the timeline show if nobody says more."""
 LAST_S = 1e9
+DONE = "done"
 
 
 class FinishedRun:
@@ -29,7 +31,8 @@ class FinishedRun:
         """Raises DescriptionError for a folder in which no run has left what this needs."""
         for name in ("run.toml", "record.db"):
             if not (directory / name).exists():
-                raise DescriptionError("DIR", str(directory), f"has no {name}: name the results folder of a run")
+                known = "this run ended before it began" if (directory / "logs").is_dir() else "is it that of a run?"
+                raise DescriptionError("DIR", str(directory), f"has no {name}; {known}")
         self.directory = directory
         self.description: Description = validate(read(directory / "run.toml"))
         run = self.description.run
@@ -42,6 +45,25 @@ class FinishedRun:
         """Who did what when."""
         return History.read(self.reader)
 
+    @cached_property
+    def ended(self) -> str:
+        """How it ended: "done", "failed" or "interrupted"; "" if it goes on, or if its launcher was killed."""
+        told = self.reader.query("SELECT what FROM events WHERE actor = 'launcher' ORDER BY rowid DESC LIMIT 1")
+        return str(told[0][0]) if told else ""
+
+    @property
+    def reservation(self) -> str:
+        """What must be said before anything that is told of a run which is not done; "" for one that is."""
+        if self.ended == DONE:
+            return ""
+        died = self.reader.query("SELECT actor, detail FROM events WHERE what = 'died' ORDER BY rowid LIMIT 1")
+        why = ""
+        if died and self.ended == "failed":
+            actor, detail = died[0]
+            why = f" ({actor}: {(detail.removeprefix(f'{actor}: ').splitlines() or [''])[0]})"
+        how = {"failed": "failed", "interrupted": "was interrupted", "": "goes on, or was killed"}
+        return f"this run {how.get(self.ended, self.ended)}{why}: its record has what had been told by then, not all"
+
     @property
     def schedule(self) -> str:
         """Its kind."""
@@ -49,7 +71,7 @@ class FinishedRun:
 
     def paths(self) -> list[CriticalPath]:
         """The critical path of each round; without spans nobody can tell computing from waiting."""
-        if not self.history.spans:
+        if not self.history.spans and not self.description.record.spans:
             raise DescriptionError("record.spans", False, "the run kept no spans, so its time cannot be explained")
         return critical_paths(self.history, self.schedule, self.links)
 
@@ -72,15 +94,29 @@ def save_trace(directory: Path) -> Path:
     return directory / "trace.json"
 
 
-def save_pictures(directory: Path, number: int | None, seconds: str | None) -> list[Path]:
-    """Draw the timeline (of some `seconds`, "1.5:3", a round, or the first rounds), the waiting, and who took part."""
+def save_pictures(directory: Path, number: int | None, seconds: str | None, against: Sequence[Path] = ()) -> list[Path]:
+    """Draw the timeline (of some `seconds`, "1.5:3", a round, or the first rounds), the waiting, and who took part.
+
+    Who took part in the runs in `against` is drawn above it, on the same scale.
+    """
     run = FinishedRun(directory)
     paths = run.paths()
     first, last = (1, FIRST_ROUNDS) if number is None else (number, number)
+    if seconds is None and not any(first <= period.round <= last for period in run.history.rounds):
+        raise DescriptionError("--pictures", True, "no such round has ended, so there is nothing to draw")
     window = window_of(run.history.rounds, first, last) if seconds is None else _window(seconds)
     label = run.description.algorithm.name
     drawn = timeline.save_pictures(run.history, paths, window, directory, label)
-    return [*drawn, *save_participation_plot({label: directory / "record.db"}, directory / "participation")]
+    records = {_took_part(FinishedRun(other)): other / "record.db" for other in against}
+    records |= {_took_part(run) if against else label: directory / "record.db"}
+    return [*drawn, *save_participation_plot(records, directory / "participation")]
+
+
+def _took_part(run: FinishedRun) -> str:
+    """How runs are told apart that differ in who took part: by folder, method and sampling."""
+    sampling = run.description.schedule.settings.get("sampling", run.schedule)
+    kind = sampling.get("kind") if isinstance(sampling, Mapping) else sampling
+    return f"{run.directory.name}: {run.description.algorithm.name}, {kind}"
 
 
 def _window(seconds: str) -> Window:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launch.finished import FinishedRun
+from launch.screen import fitted
 from pflsim.errors import DescriptionError
 from pflsim.record.durations import duration
 from pflsim.record.history import SERVER, Period
@@ -28,6 +29,9 @@ def retime(directory: Path, settings: Sequence[str]) -> None:
         print(f"{one.round:>6}  {spans[0]:>10}  {spans[1]:>10}")
     whole = [duration(periods[-1].end_ns if periods else 0) for periods in (recorded, retimed)]
     print(f"{'all':>6}  {whole[0]:>10}  {whole[1]:>10}")
+    if recorded == retimed:
+        changed = ", ".join(settings) or "nothing was changed"
+        print(fitted(f"no round takes another time, to the nanosecond: {changed}"))
 
 
 def retimed_rounds(directory: Path, settings: Sequence[str]) -> tuple[list[Period], list[Period]]:
@@ -36,6 +40,8 @@ def retimed_rounds(directory: Path, settings: Sequence[str]) -> tuple[list[Perio
     The run is gone through twice: with its own settings first, which must give its own times to the nanosecond.
     """
     run = FinishedRun(directory)
+    if run.reservation:
+        raise DescriptionError("DIR", str(directory), f"cannot be retimed: {run.reservation}")
     _refuse(run.description)
     tables = _changed(read(directory / "run.toml"), settings)
     try:
@@ -105,7 +111,7 @@ class _Replay:
         return Retiming(self._study.links, self._frames, self._work_ns, self._server_ns).run(self._rounds)
 
     def _frames(self, message: Message) -> list[int]:
-        tensors = self._down if message.sender == SERVER else self._up
+        tensors = self._down if message.sender == SERVER else {} if message.kind == "LOSS" else self._up
         sizes = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
         if sum(sizes) != message.payload_bytes:
             reason = f"a message has {message.payload_bytes} bytes of tensors, and the first one {sum(sizes)}"
@@ -115,6 +121,8 @@ class _Replay:
     def _work_ns(self, visit: Visit, round: int) -> int:
         study = self._study
         task = study.task(study.number_of[visit.client], visit.number, round - 1)
+        if visit.is_probe:
+            return study.loss_ns(task, visit.number)
         work = study.method.client_work(task, self._down) + study.reporting_work(task)
         return study.work_ns(visit.client, work, visit.number)
 

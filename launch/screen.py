@@ -2,7 +2,10 @@
 
 import os
 import sys
+import textwrap
 from contextlib import suppress
+
+WIDTH = 80
 
 
 def prepare() -> None:
@@ -17,6 +20,20 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def fitted(line: str, hanging: int = 0, width: int = WIDTH) -> str:
+    """A line of text as several that fit; all but the first begin with so many blanks."""
+    indent = len(line) - len(line.lstrip())
+    rest = " " * hanging
+    return textwrap.fill(
+        line.lstrip(),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def say(line: str) -> None:

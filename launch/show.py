@@ -16,7 +16,7 @@ from pflsim import catalogue
 from pflsim.errors import DescriptionError
 from pflsim.record.report import comparison_table
 from pflsim.record.result import Result
-from pflsim.timing import devices, links
+from pflsim.timing import availability, devices, faults, links
 
 
 class Screen(Console):
@@ -117,7 +117,10 @@ def _files(room: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _presets(of: str) -> Iterator[tuple[str, str, str]]:
-    if of == "devices":
+    if of in _KINDS:
+        for name, kind in _KINDS[of].items():
+            yield f'kind = "{name}"', _sentence(kind), ", ".join(map(_setting, catalogue.settings_of(kind).values()))
+    elif of == "devices":
         for name, flops_per_second in devices.PRESETS.items():
             yield name, f"{flops_per_second / 1e9:g} GFLOP/s, sustained", ""
         for name, kind in devices.KINDS.items():
@@ -131,7 +134,8 @@ def _presets(of: str) -> Iterator[tuple[str, str, str]]:
             yield name, f"{rates}, latency {preset['latency_ms']:g} ms", ""
 
 
-_PRESETS = ("devices", "links")
+_PRESETS = ("devices", "links", "availability", "fault")
+_KINDS: dict[str, Mapping[str, Callable[..., Any]]] = {"availability": availability.KINDS, "fault": faults.KINDS}
 
 
 def first_sentence(room: str, name: str) -> str:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launch.finished import FinishedRun
+from launch.finished import DONE, FinishedRun
 from launch.local import LocalRun
 from launch.progress import Progress
+from launch.screen import fitted
 from pflsim.record.invariants import Check, Facts, checks
 from pflsim.record.report import write_summary
 from pflsim.record.result import Result
@@ -20,18 +21,21 @@ DIGESTS = ("digest", "trace_digest")
 
 def verify_record(directory: Path) -> bool:
     """Print every invariant and whether it holds in the record of the run in `directory`; True if all do."""
-    found = checked(directory)
+    run = FinishedRun(directory)
+    if run.reservation:
+        print(fitted(run.reservation))
+    found = checked(run)
     for check in found:
         for line in told(check):
-            print(line)
+            print(fitted(line, len(_MARGIN)))
     return all(check.holds for check in found)
 
 
-def checked(directory: Path) -> list[Check]:
-    """The invariants of the record in `directory`."""
-    run = FinishedRun(directory)
+def checked(run: FinishedRun) -> list[Check]:
+    """The invariants of a record."""
     with run.reader:
-        return checks(Facts(run.reader, run.history, run.links, run.description.time.mode == "virtual"))
+        is_virtual, is_whole = run.description.time.mode == "virtual", run.ended == DONE
+        return checks(Facts(run.reader, run.history, run.links, is_virtual, is_whole))
 
 
 def told(check: Check) -> list[str]:
@@ -42,13 +46,16 @@ def told(check: Check) -> list[str]:
         return [f"holds        {check.name}"]
     more = len(check.violations) - EXAMPLES
     lines = [f"VIOLATED     {check.name}, {len(check.violations)} times:"]
-    lines += [f"             {violation}" for violation in check.violations[:EXAMPLES]]
-    return lines + ([f"             and {more} more"] if more > 0 else [])
+    lines += [f"{_MARGIN}{violation}" for violation in check.violations[:EXAMPLES]]
+    return lines + ([f"{_MARGIN}and {more} more"] if more > 0 else [])
+
+
+_MARGIN = " " * 13
 
 
 def with_violations(result: Result) -> Result:
     """The result of a run that has just ended; what its record violates is a warning, also in its `summary.json`."""
-    violated = [check for check in checked(result.directory) if not check.holds]
+    violated = [check for check in checked(FinishedRun(result.directory)) if not check.holds]
     if not violated:
         return result
     warnings = [f"the record violates: {check.name}: {check.violations[0]}" for check in violated]

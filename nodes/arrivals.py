@@ -16,7 +16,7 @@ def arrivals(port: Port, study: Study, state: ServerState, began_s: float) -> No
     this, tally = study.round(state.round), Tally(port.now_ns)
     while len(tally.answers) < schedule.arrivals_per_round(len(study.names)):
         _keep_at_work(port, study, state, this, tally)
-        message = _next(port, study, state)
+        message = _next(port, study, state, tally)
         _give_up(port, study, state)
         answer = None if message is None else take_in(port, study, state, message, tally)
         if answer is None:
@@ -31,7 +31,7 @@ def arrivals(port: Port, study: Study, state: ServerState, began_s: float) -> No
     close_round(port, study, state, this, tally, began_s)
 
 
-def _next(port: Port, study: Study, state: ServerState) -> Message | None:
+def _next(port: Port, study: Study, state: ServerState, tally: Tally) -> Message | None:
     """The next answer; None when before it a client returns that can be given work, or work takes too long."""
     schedule = _schedule(study)
     moments = []
@@ -39,8 +39,9 @@ def _next(port: Port, study: Study, state: ServerState) -> Message | None:
         moments = [work.given_ns + schedule.timeout_ns for work in state.outstanding.values()]
     if len(state.outstanding) < schedule.concurrency and not study.presence.is_certain:
         now = Moment(port.now_ns, state.round)
-        idle = [name for client, name in enumerate(study.names) if client not in state.outstanding]
-        moments += [moment_ns for name in idle if (moment_ns := study.presence.askable_ns(name, now)) is not None]
+        idle = [client for client in range(len(study.names)) if client not in state.outstanding]
+        names = [study.names[client] for client in schedule.may_work(idle, tally.answers)]
+        moments += [moment_ns for name in names if (moment_ns := study.presence.askable_ns(name, now)) is not None]
     return port.recv_within(min(moments) - port.now_ns, "data") if moments else port.recv("data")
 
 
@@ -55,9 +56,13 @@ def _give_up(port: Port, study: Study, state: ServerState) -> None:
 
 def _keep_at_work(port: Port, study: Study, state: ServerState, this: Round, tally: Tally) -> None:
     """Hand work to idle clients, drawn anew each time, until as many are at work as the schedule wants."""
-    idle = await_somebody(port, study, state)
-    while idle and len(state.outstanding) < _schedule(study).concurrency:
-        drawn = idle.pop(int(study.dispatch_rng(state.work_id).integers(len(idle))))
+    schedule = _schedule(study)
+    idle = schedule.may_work(await_somebody(port, study, state), tally.answers)
+    while idle and len(state.outstanding) < schedule.concurrency:
+        drawn = idle[int(study.dispatch_rng(state.work_id).integers(len(idle)))]
+        if schedule.same and state.answered in idle:
+            drawn = state.answered
+        idle.remove(drawn)
         hand_out(port, study, state, drawn, this)
         tally.given.append(drawn)
 

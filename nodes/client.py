@@ -10,7 +10,20 @@ from pflsim.federation import Tensors
 from pflsim.learning.task import Task
 from pflsim.learning.vector import unchanged
 from pflsim.messages.port import Port
-from pflsim.messages.wire import CANCEL, EVAL, EVAL_RESULT, GONE, JOIN, RESULT, STATE, STOP, WORK, Message
+from pflsim.messages.wire import (
+    CANCEL,
+    EVAL,
+    EVAL_RESULT,
+    GONE,
+    JOIN,
+    LOSS,
+    PROBE,
+    RESULT,
+    STATE,
+    STOP,
+    WORK,
+    Message,
+)
 from pflsim.study import Study
 from pflsim.timing.presence import NEVER_SEEN, Moment
 
@@ -29,6 +42,8 @@ class ClientState:
     """When it last began to work."""
     work_id: int = 0
     """The last work that it was given."""
+    attempts: int = 0
+    """How often it was given work before, whatever became of it."""
     cancelled: dict[int, int] = field(default_factory=dict)
     """Work that was cancelled and has not been undone yet, and when it heard of that."""
 
@@ -56,7 +71,7 @@ def client(port: Port, study: Study, number: int) -> None:
         while True:
             port.safe_point(state)
             message = port.recv()
-            if message.kind == WORK:
+            if message.kind in (WORK, PROBE):
                 _take_work(port, study, number, state, message)
             else:
                 with suppress(_Cancelled):
@@ -72,9 +87,10 @@ def _take_work(port: Port, study: Study, number: int, state: ClientState, messag
         state.you, _ = state.before  # what the server did not take was never done
     state.before = state.you, state.visits
     try:
-        _work(port, study, number, state, message)
+        (_work if message.kind == WORK else _report_loss)(port, study, number, state, message)
     except _Cancelled:
         port.answers_never(message)
+    state.attempts += message.kind == WORK
     if message.work_id in state.cancelled:
         _undo(port, state)
 
@@ -99,7 +115,7 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
     state.before, state.seen = (state.you, state.visits), now
     until_ns = message.facts.get("until_ns")
     within_ns = None if until_ns is None else until_ns - now.ns
-    piece = study.piece_of_work(number, state.visits, message.round - 1, message.tensors, within_ns)
+    piece = study.piece_of_work(number, state.visits, state.attempts, message.round - 1, message.tensors, within_ns)
     task, declared, work_ns = piece
     leaves_ns = study.presence.leaves_ns(port.name, now.ns)
     if (task.steps == 0 and task.n_samples) or (leaves_ns is not None and leaves_ns < now.ns + work_ns):
@@ -132,6 +148,26 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
     state.completed_ns = port.now_ns
 
 
+def _report_loss(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
+    """Tell the loss at the model that came; whoever is away meanwhile says when it is back that it has none to tell."""
+    if not _await_return(port, study, message):
+        return
+    task, now_ns = study.task(number, state.visits, message.round - 1), port.now_ns
+    work_ns, leaves_ns = study.loss_ns(task, state.attempts), study.presence.leaves_ns(port.name, now_ns)
+    if leaves_ns is not None and leaves_ns < now_ns + work_ns:
+        with port.busy(leaves_ns - now_ns, "lost work"):
+            pass
+        _return(port, study, message)
+        return
+    with port.busy(work_ns, "evaluate"):
+        told = study.loss(task, message.tensors)
+    port.send("server", LOSS, facts=told, round=message.round, version=message.version, work_id=message.work_id)
+    if leaves_ns is not None and not port.post(leaves_ns):
+        with port.busy(leaves_ns - port.now_ns, "lost send"):
+            pass
+        _return(port, study, message)
+
+
 def _step(study: Study, state: ClientState, down: Tensors, task: Task) -> Tensors:
     """The method's step; what travels up."""
     with unchanged(f"{study.method_name}.client_step", [*state.you.values(), *down.values(), study.initial]):
@@ -155,7 +191,8 @@ def _await_return(port: Port, study: Study, message: Message) -> bool:
 def _return(port: Port, study: Study, message: Message) -> None:
     """Come back, and say that this work is lost."""
     if _await_return(port, study, message):
-        port.send("server", GONE, round=message.round, version=message.version, work_id=message.work_id)
+        kind = GONE if message.kind == WORK else LOSS
+        port.send("server", kind, round=message.round, version=message.version, work_id=message.work_id)
 
 
 def _reply(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:

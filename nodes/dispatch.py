@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pflsim.federation import Answer, Round, Tensors
 from pflsim.messages.port import Port
-from pflsim.messages.wire import GONE, WORK, Message
+from pflsim.messages.wire import GONE, LOSS, WORK, Message
 from pflsim.record.classes import AGE
 from pflsim.study import Study
 from pflsim.timing.clock import host_seconds
@@ -34,7 +34,9 @@ class ServerState:
     outstanding: dict[int, Outstanding] = field(default_factory=dict)
     """By client: who is busy, and with what."""
     losses: dict[int, float] = field(default_factory=dict)
-    """By client: the training loss that it reported last, where the sampling asks for it."""
+    """By client: the training loss that it reported last, where the sampling asks for it; with its upload or alone."""
+    answered: int | None = None
+    """Who answered last, whatever it was."""
     rejected: set[int] = field(default_factory=set)
     """Clients whose last upload was not finite: when they work next, it is from their state before that."""
 
@@ -61,16 +63,22 @@ def reachable(port: Port, study: Study, state: ServerState) -> list[int]:
 
 
 def hand_out(
-    port: Port, study: Study, state: ServerState, client: int, this: Round, until_ns: int | None = None
+    port: Port,
+    study: Study,
+    state: ServerState,
+    client: int,
+    this: Round,
+    until_ns: int | None = None,
+    kind: str = WORK,
 ) -> None:
-    """Give `client` work of this round, which it shall end by `until_ns`; it is busy until it answers."""
+    """Give `client` work of this round (or PROBE it), which it shall end by `until_ns`; it is busy until it answers."""
     state.work_id += 1
     down = study.method.server_down(state.all, client, this)
     state.outstanding[client] = Outstanding(state.work_id, this.number, state.version, down, port.now_ns)
     facts = {"rejected": True} if client in state.rejected else {}
     port.send(
         study.names[client],
-        WORK,
+        kind,
         down,
         facts if until_ns is None else facts | {"until_ns": until_ns},
         round=this.number + 1,
@@ -81,13 +89,17 @@ def hand_out(
 
 
 def take_in(port: Port, study: Study, state: ServerState, message: Message, tally: Tally) -> Answer | None:
-    """What a client answered; None if it was away and its work is lost, or if its upload is not finite."""
+    """What a client answered; None if it was away and its work is lost, if its upload is not finite, and for a LOSS."""
     client = study.number_of[message.sender]
     work = state.outstanding.get(client)
     if work is None or work.work_id != message.work_id:
         tell(port, message.sender, "late", f"an answer of round {message.round} came after its work was cancelled")
         return None
     del state.outstanding[client]
+    state.answered = client
+    if message.kind == LOSS:
+        _note_loss(port, state, client, message)
+        return None
     if message.kind == GONE:
         tally.gone += 1
         tell(port, message.sender, "gone", f"round {message.round}: {message.sender} was away, and its work is lost")
@@ -103,6 +115,13 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
     if study.description.schedule.kind != "sync":  # in whole rounds no answer is ever old
         port.recorder.tell("measures", state.round + 1, message.sender, AGE, age)
     return Answer(client, message.tensors, work.down, age, message.samples)
+
+
+def _note_loss(port: Port, state: ServerState, client: int, message: Message) -> None:
+    if "loss" in message.facts:
+        state.losses[client] = message.facts["loss"]
+    else:
+        tell(port, message.sender, "away", f"round {message.round}: {message.sender} was away, and tells no loss")
 
 
 def cancel(port: Port, study: Study, state: ServerState, client: int) -> None:
@@ -129,7 +148,7 @@ def fold(port: Port, study: Study, state: ServerState, this: Round, answers: lis
 def aggregate(port: Port, study: Study, state: ServerState, this: Round, answers: list[Answer]) -> None:
     """Make the next version of the server's state out of these answers."""
     with port.busy(study.server_work_ns(answers), "aggregate"):
-        state.all = study.folded(state.all, answers, this)
+        state.all = study.folded(state.all, answers, this, state.version)
     state.version += 1
 
 

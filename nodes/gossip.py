@@ -44,6 +44,7 @@ def _worked(port: PeerPort, study: Study, number: int, state: PeerState) -> tupl
         for message in port.work_and_listen(work_ns, "lost work" if is_lost else "compute"):
             state.serve(port, study, number, message)
         if not is_lost:
+            state.visits += 1
             return before, after
 
 
@@ -55,7 +56,7 @@ def _exchange(port: PeerPort, study: Study, number: int, state: PeerState, partn
         PAIR,
         study.method.peer_shows(before),
         round=state.round + 1,
-        work_id=state.visits,
+        work_id=state.round + 1,
     )
     port.awaits = f"the answer of {study.names[partner]}"
     while (message := port.recv("data")).kind != PAIRED:

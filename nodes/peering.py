@@ -33,7 +33,9 @@ class PeerState:
     round: int = 0
     """How many rounds of its own it has done."""
     visits: int = 0
-    """How often it has worked; work that was lost counts, too."""
+    """How often it has worked."""
+    attempts: int = 0
+    """The same, with the work that was lost."""
     seen: Moment = NEVER_SEEN
     """When it last began to work."""
     newest: dict[int, Received] = field(default_factory=dict)
@@ -86,8 +88,8 @@ def be_there(port: PeerPort, study: Study, number: int, state: PeerState) -> Mom
 
 def next_work(study: Study, number: int, state: PeerState) -> tuple[Task, Work, int]:
     """The task of this peer's next piece of work, the work in it, and how many nanoseconds it takes."""
-    piece = study.piece_of_work(number, state.visits, state.round, {})
-    state.visits += 1
+    piece = study.piece_of_work(number, state.visits, state.attempts, state.round, {})
+    state.attempts += 1
     return piece
 
 
@@ -104,6 +106,7 @@ def work(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
     port.round = state.round + 1
     with port.busy(work_ns):
         state.you = step(study, port.name, state.you, task, declared)
+    state.visits += 1
 
 
 def step(study: Study, name: str, you: Tensors, task: Task, declared: Work) -> Tensors:
@@ -121,7 +124,7 @@ def quiet_until_ns(port: PeerPort, study: Study, number: int, state: PeerState) 
         return 0
     if state.round + 1 >= study.rounds:
         return FAR_NS
-    return port.now_ns + study.piece_of_work(number, state.visits, state.round + 1, {})[2]
+    return port.now_ns + study.piece_of_work(number, state.visits, state.attempts, state.round + 1, {})[2]
 
 
 def send(port: PeerPort, study: Study, state: PeerState, to: Iterable[int]) -> None:

@@ -30,9 +30,9 @@ def port_of(study: Study, name: str, clock: Clock, carrier: Carrier, recorder: R
     """The port of the actor `name`."""
     world = (name, study.run_id, clock, study.links, carrier, recorder, study.faults)
     if name == COORDINATOR:
-        port = CoordinatorPort(*world)
-        port.arbiter = Arbiter(study.names, study.least_latency_ns)
-        return port
+        coordinators = CoordinatorPort(*world)
+        coordinators.arbiter = Arbiter(study.names, study.least_latency_ns)
+        return coordinators
     if study.is_for_peers:
         return PeerPort(*world, least_latency_ns=study.least_latency_ns)
     port = Port(*world)

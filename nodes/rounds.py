@@ -6,6 +6,7 @@ from nodes.dispatch import ServerState, Tally, cancel, close_round, fold, hand_o
 from pflsim.errors import RunFailed
 from pflsim.federation import Round
 from pflsim.messages.port import Port
+from pflsim.messages.wire import PROBE, Message
 from pflsim.schedules.deadline import Deadline
 from pflsim.study import Study
 from pflsim.timing.presence import Moment
@@ -14,10 +15,8 @@ from pflsim.timing.presence import Moment
 def synchronous_round(port: Port, study: Study, state: ServerState, began_s: float) -> None:
     """Everybody in the cohort works, and the round ends when all have answered."""
     this, tally, _ = _begin(port, study, state)
-    for _ in tally.given:
-        answer = take_in(port, study, state, port.recv("data"), tally)
-        if answer is not None:
-            tally.answers.append(answer)
+    while state.outstanding.keys() & set(tally.given):
+        _take(port, study, state, port.recv("data"), tally)
     fold(port, study, state, this, tally.answers)
     close_round(port, study, state, this, tally, began_s)
 
@@ -30,24 +29,15 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
         synchronous_round(port, study, state, began_s)
         return
     this, tally, closes_ns = _begin(port, study, state)
-    fresh, extended = 0, False
+    fresh, extended, handed_ns = 0, False, port.now_ns
     while fresh < schedule.wanted(len(study.names)) and (state.outstanding or not schedule.is_enough(fresh)):
         message = port.recv_within(max(0, closes_ns - port.now_ns), "data")
         if message is None:
             if schedule.is_enough(fresh) or extended:
                 break
-            extended, closes_ns = True, 2 * closes_ns - tally.began_ns
+            extended, closes_ns = True, 2 * closes_ns - handed_ns
             continue
-        answer = take_in(port, study, state, message, tally)
-        if answer is None:
-            continue
-        if message.round == this.number + 1:
-            fresh += 1
-            tally.answers.append(answer)
-        elif schedule.late == "carry":
-            tally.answers.append(replace(answer, weight=schedule.weight(answer.age)))
-        else:
-            tell(port, message.sender, "late", f"an answer of round {message.round} came in round {this.number + 1}")
+        fresh += _take(port, study, state, message, tally)
     if schedule.late == "cancel":
         for client in sorted(state.outstanding):
             cancel(port, study, state, client)
@@ -60,13 +50,51 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
 def _begin(port: Port, study: Study, state: ServerState) -> tuple[Round, Tally, int]:
     """Draw the cohort among those who can be asked, and hand out its work; and when the round closes at the latest."""
     candidates = await_somebody(port, study, state)
-    this, tally = study.round(state.round, candidates=candidates, losses=state.losses), Tally(port.now_ns)
+    tally = Tally(port.now_ns)
+    candidates = _ask_losses(port, study, state, candidates, tally)
+    this = study.round(state.round, candidates=candidates, losses=state.losses)
     tally.given = [client for client in study.participants(state.all, this) if client in candidates]
     closes_ns = port.now_ns + study.deadline_ns(tally.given)
     partial = getattr(study.schedule, "late", None) == "partial"
     for client in tally.given:
         hand_out(port, study, state, client, this, closes_ns if partial else None)
     return this, tally, closes_ns
+
+
+def _ask_losses(port: Port, study: Study, state: ServerState, candidates: list[int], tally: Tally) -> list[int]:
+    """Who may be drawn: all candidates, or, if the sampling asks some for their losses first, those who told theirs.
+
+    With a deadline the server waits for losses as long as it would for work.
+    """
+    asked = study.cohorts.asked_first(state.round, candidates)
+    if asked is None:
+        return candidates
+    this, lasts_ns = replace(study.round(state.round), cohort=asked), study.deadline_ns(asked)
+    closes_ns = port.now_ns + lasts_ns
+    for client in asked:
+        state.losses.pop(client, None)
+        hand_out(port, study, state, client, this, kind=PROBE)
+    while state.outstanding.keys() & set(asked):
+        message = port.recv_within(max(0, closes_ns - port.now_ns), "data") if lasts_ns else port.recv("data")
+        if message is None:
+            break
+        _take(port, study, state, message, tally)
+    return [client for client in reachable(port, study, state) if client in asked and client in state.losses]
+
+
+def _take(port: Port, study: Study, state: ServerState, message: Message, tally: Tally) -> bool:
+    """Take in what came; whether it is an answer of this round. A late one is carried into it or dropped."""
+    answer, schedule = take_in(port, study, state, message, tally), study.schedule
+    if answer is None:
+        return False
+    if message.round == state.round + 1:
+        tally.answers.append(answer)
+        return True
+    if isinstance(schedule, Deadline) and schedule.late == "carry":
+        tally.answers.append(replace(answer, weight=schedule.weight(answer.age)))
+    else:
+        tell(port, message.sender, "late", f"an answer of round {message.round} came in round {state.round + 1}")
+    return False
 
 
 def await_somebody(port: Port, study: Study, state: ServerState) -> list[int]:

@@ -72,8 +72,14 @@ class Sequential:
         """They have met."""
 
     def _due_ns(self, name: str) -> int | None:
-        until_ns = self._until[name]
-        return self._ports[name].next_event_ns() if until_ns is None else until_ns
+        """When the next event of an actor is; one that works and is asked something goes on at once.
+
+        For its work may be cancelled, and what it is given instead may be done before this work would have been.
+        """
+        port, until_ns = self._ports[name], self._until[name]
+        if until_ns is None:
+            return port.next_event_ns()
+        return port.now_ns if port.is_asked() else until_ns
 
 
 class FactList:

@@ -57,10 +57,8 @@ class Appointments:
         return [(float(graph[other]), float(mixing[other])) for other in others]
 
     def _active(self, round: int) -> np.ndarray:
-        share = self._schedule.active
-        if share >= 1:
-            return np.ones(self._clients, bool)
-        return stream(self._seed, "active", round).random(self._clients) < share
+        drawn = stream(self._seed, "active", round).random(self._clients)
+        return np.asarray(drawn < self._schedule.active)
 
     def _drawn_for_round(self, round: int) -> np.ndarray:
         """Whether k sends to l in a round, [N, N]."""

@@ -33,6 +33,12 @@ class Cohorts:
         """Whether clients report their losses for it."""
         return self._sampling is not None and self._sampling.needs_losses
 
+    def asked_first(self, number: int, candidates: Sequence[int]) -> tuple[int, ...] | None:
+        """Who is asked for its loss before the cohort of round `number` is drawn; None where nobody ever is."""
+        if self._sampling is None:
+            return None
+        return self._sampling.asked_first(self.population, candidates, self._rng(number))
+
     def drawn(
         self, number: int, candidates: Sequence[int] | None = None, losses: Mapping[int, float] | None = None
     ) -> tuple[int, ...]:
@@ -40,8 +46,10 @@ class Cohorts:
         may = self._clients if candidates is None else candidates
         if self._sampling is None:
             return tuple(may)
-        rng = stream(self._seed, "sampler", SERVER, number)
-        return self._sampling.drawn(self.population, may, self._count, number, rng, losses or {})
+        return self._sampling.drawn(self.population, may, self._count, number, self._rng(number), losses or {})
+
+    def _rng(self, number: int) -> np.random.Generator:
+        return stream(self._seed, "sampler", SERVER, number)
 
 
 def predicted_visit_s(

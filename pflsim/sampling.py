@@ -9,7 +9,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -36,8 +36,19 @@ class Sampling(Protocol):
     Optional: strata(population, rng) -> Strata    fixed, disjoint parts of the population, in a fixed order
     """
 
-    needs_losses: ClassVar[bool] = False
-    """Whether a client that works reports its mean training loss at the model that it received."""
+    @property
+    def needs_losses(self) -> bool:
+        """Whether a client that works reports its mean training loss at the model that it received."""
+        return False
+
+    def asked_first(
+        self, population: Population, candidates: Sequence[int], rng: np.random.Generator
+    ) -> tuple[int, ...] | None:
+        """Who of the candidates is sent the model before the drawing, and asked for its mean training loss there.
+
+        Who reports one is then a candidate, and nobody else. None: nobody is asked, and all remain candidates.
+        """
+        return None
 
     def check(self, clients: int, count: int) -> None:
         """Raises DescriptionError for what has no meaning where `count` of so many clients are to be drawn."""

@@ -42,6 +42,7 @@ class WithoutRounds(ABC):
     staleness_b: int = 4
     timeout_s: float | None = None  # after how long work that is not answered is cancelled
     max_staleness: int | None = None  # what is older is discarded
+    same: bool = False  # new work goes to the client that has just answered, not to one that is drawn
 
     promises: ClassVar[bool] = True
     mend: ClassVar[str] = "the client would be held busy without end: set schedule.timeout_s"
@@ -67,6 +68,9 @@ class WithoutRounds(ABC):
         self.weight(0)
         if self.concurrency > clients:
             return [f"schedule.concurrency = {self.concurrency}: there are {clients} clients, all of whom work"]
+        if self.same and self.concurrency < clients:
+            told = f"schedule.same: work stays with the first {self.concurrency} clients that get it"
+            return [f"{told}, and {clients - self.concurrency} get none as long as these answer"]
         return []
 
     def size(self, clients: int) -> int:
@@ -90,8 +94,12 @@ class WithoutRounds(ABC):
         """What of the round's arrivals so far is folded in now."""
 
     @abstractmethod
-    def fold(self, method: Any, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
-        """The server's state after folding them in."""
+    def fold(self, method: Any, all: Tensors, answers: Sequence[Answer], round: Round, version: int) -> Tensors:
+        """The server's state after folding them in; `version` states were made before it."""
+
+    def may_work(self, idle: Sequence[int], taken: Sequence[Answer]) -> list[int]:
+        """Which of the idle clients may be given work, when these arrivals of the round have been taken."""
+        return list(idle)
 
 
 @dataclass(frozen=True)

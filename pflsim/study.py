@@ -96,7 +96,7 @@ class Study:
         if self.is_for_peers:
             self._prepare_peers()
         self.cohorts = Cohorts(self.schedule, self._population(), description.run.seed.train)
-        if self.cohorts.needs_losses:
+        if self.cohorts.needs_losses or self.cohorts.asked_first(0, self.federation.clients) is not None:
             _received_model(self._first_down(), self.network.layout.dimension)
 
     def require(self, table: Algorithm) -> None:
@@ -159,36 +159,37 @@ class Study:
         return Round(number, cohort, self.federation, self.training.step_size_at(number))
 
     def piece_of_work(
-        self, client: int, visit: int, round: int, down: Tensors, within_ns: int | None = None
+        self, client: int, visit: int, attempt: int, round: int, down: Tensors, within_ns: int | None = None
     ) -> tuple[Task, Work, int]:
         """What `client` has to do in a round, given `down`: its task, the work in it, and how long that takes.
 
-        Work that shall end within some time is cut to the steps that are done by then, maybe none.
+        Work that shall end within some time is cut to the steps that are done by then, maybe none. `attempt` counts what
+        the client was given to do: visits, and those that came to nothing.
         """
         task = self.task(client, visit, round)
         if self.training.local_s is not None:
-            task = replace(task, limit=max(1, self._steps_within(task, down, self.training.local_s * 1e9)))
+            task = replace(task, limit=max(1, self._steps_within(task, down, attempt, self.training.local_s * 1e9)))
         if within_ns is not None:
-            task = replace(task, limit=self._steps_within(task, down, within_ns))
+            task = replace(task, limit=self._steps_within(task, down, attempt, within_ns))
             if not task.steps and task.n_samples:
                 return task, Work(), max(0, within_ns)
-        return task, *self._declared(task, down)
+        return task, *self._declared(task, down, attempt)
 
-    def _steps_within(self, task: Task, down: Tensors, most_ns: float) -> int:
+    def _steps_within(self, task: Task, down: Tensors, attempt: int, most_ns: float) -> int:
         """How many of a task's steps are done in so many simulated nanoseconds."""
-        if self._declared(task, down)[1] <= most_ns:
+        if self._declared(task, down, attempt)[1] <= most_ns:
             return task.steps
         done, tried = 0, task.steps
         while tried - done > 1:  # `done` steps are done by then, `tried` are not
             middle = (done + tried) // 2
-            fits = self._declared(replace(task, limit=middle), down)[1] <= most_ns
+            fits = self._declared(replace(task, limit=middle), down, attempt)[1] <= most_ns
             done, tried = (middle, tried) if fits else (done, middle)
         return done
 
-    def _declared(self, task: Task, down: Tensors) -> tuple[Work, int]:
+    def _declared(self, task: Task, down: Tensors, attempt: int) -> tuple[Work, int]:
         """The work that the method does in a visit, and its simulated nanoseconds."""
         work = self.method.client_work(task, down) + self.reporting_work(task)
-        return work, self.work_ns(self.names[task.client], work, task.visit)
+        return work, self.work_ns(self.names[task.client], work, attempt)
 
     def deadline_ns(self, asked: Sequence[int]) -> int:
         """How long a round lasts at most in which these clients are asked, where the schedule has a deadline."""
@@ -209,9 +210,15 @@ class Study:
 
     def reported(self, task: Task, down: Tensors) -> dict[str, float]:
         """What a client that has received `down` reports beside its answer, as facts."""
-        if not self.cohorts.needs_losses:
-            return {}
+        return self.loss(task, down) if self.cohorts.needs_losses else {}
+
+    def loss(self, task: Task, down: Tensors) -> dict[str, float]:
+        """A client's mean training loss at the model among what it has received, as facts."""
         return {"loss": task.loss(_received_model(down, self.network.layout.dimension), "train")}
+
+    def loss_ns(self, task: Task, attempt: int) -> int:
+        """Simulated nanoseconds that it takes a client to find that loss: a forward pass over its training samples."""
+        return self.work_ns(self.names[task.client], Work(task.n_samples, 0), attempt)
 
     def participants(self, all: Tensors, round: Round) -> Sequence[int]:
         """Who works in a round, ascending: the cohort, unless the method chooses."""
@@ -225,18 +232,18 @@ class Study:
         arrays = {name: np.asarray(value) for name, value in measured.items()}
         return {name: packed(array) if array.ndim else array.item() for name, array in arrays.items()}
 
-    def folded(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
-        """The server's state after folding in answers, as the schedule has it."""
+    def folded(self, all: Tensors, answers: Sequence[Answer], round: Round, version: int) -> Tensors:
+        """The server's state after folding in answers, as the schedule has it; `version` were made before."""
         came = [tensor for answer in answers for tensor in (*answer.up.values(), *answer.down.values())]
         with unchanged(f"the server's half of {self.method_name}", [*all.values(), *came, self.initial]):
             if isinstance(self.schedule, WithoutRounds):
-                return self.schedule.fold(self.method, all, answers, round)
+                return self.schedule.fold(self.method, all, answers, round, version)
             changed: Tensors = self.method.server_step(all, answers, round)
             return changed
 
-    def work_ns(self, actor: str, work: Work, visit: int) -> int:
-        """Simulated nanoseconds that `work` takes on the device of `actor` during its visit number `visit`."""
-        return self.devices.work_ns(actor, self._flops(work), visit)
+    def work_ns(self, actor: str, work: Work, attempt: int) -> int:
+        """Simulated nanoseconds that `work` takes on the device of `actor`, as the so-manieth that it is given."""
+        return self.devices.work_ns(actor, self._flops(work), attempt)
 
     def _flops(self, work: Work) -> float:
         passes = work.forward_samples + BACKWARD_PER_FORWARD * work.backward_samples
@@ -299,7 +306,8 @@ class Study:
         fault, kind = self.faults.can_lose, self.description.schedule.kind
         if fault is not None and not self.schedule.gives_up:
             key = f"fault.{fault.number}.kind"
-            raise DescriptionError(key, fault.kind, f"with schedule.kind = {kind!r} {self.schedule.mend}")
+            expected = f"with schedule.kind = {kind!r} {self.schedule.mend} (the first [[fault]] is fault.0)"
+            raise DescriptionError(key, fault.kind, expected)
 
     def _check_names(self) -> None:
         if self.description.algorithm.name in (SERVER, COORDINATOR):

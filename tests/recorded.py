@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from nodes.sequential import run_sequentially
 from pflsim.record.database import Reader, Record
+from pflsim.record.history import Period
 from pflsim.spec import validate
 from pflsim.study import Study
 from pflsim.timing.links import Links
@@ -28,6 +31,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "deadline": {"schedule": {"kind": "deadline", "deadline_s": 0.006, "cohort": 4, "minimum": 1, "late": "carry"},
                  "devices": {"kind": "bimodal", "flops_per_second": 4e6, "stragglers": 3, "slowdown": 10.0,
                              "server_flops_per_second": "workstation"}},
+    "fresh losses": {"schedule": {"kind": "sync", "cohort": 2, "sampling": {"kind": "power-of-choice", "candidates": 4,
+                                                                           "fresh": True}},
+                     "availability": {"kind": "markov", "on_s": 0.05, "off_s": 0.02}, "run__rounds": 10},
     "fedasync": {"schedule": {"kind": "fedasync", "concurrency": 3}},
     "fedbuff": {"schedule": {"kind": "fedbuff", "concurrency": 4, "buffer": 2}},
     "availability": {"availability": {"kind": "markov", "on_s": 0.02, "off_s": 0.01}, "run__rounds": 10},
@@ -50,6 +56,17 @@ def record_of(path: Path, tables: Mapping[str, Any]) -> Reader:
     with Record(path) as record:
         record.write(told.facts)
     return Reader(path)
+
+
+def run_into(folder: Path, tables: dict[str, Any]) -> list[Period]:
+    """Run `tables` one event at a time, leave in `folder` what a run leaves, and tell when its rounds were."""
+    study = Study(validate(tables), b"8 bytes.")
+    told = run_sequentially(study)
+    folder.mkdir()
+    (folder / "run.toml").write_text(tomli_w.dumps(study.plan()["effective"]))
+    with Record(folder / "record.db") as record:
+        record.write([*told.facts, ("events", "launcher", "done", "", 0, 0.0)])
+    return [Period(*fact[1:4]) for fact in told.facts if fact[0] == "rounds"]
 
 
 def links_of(tables: Mapping[str, Any]) -> Links:

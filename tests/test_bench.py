@@ -10,6 +10,7 @@ import torch
 
 from launch.bench.floors import FLOORS
 from launch.bench.measure import Measured
+from launch.bench.simulated import told
 from launch.bench.table import Figures
 from launch.bench.workloads import EACH, PACKED, PLAIN, SHARED, Target, workloads
 from nodes.programs import program_of
@@ -60,6 +61,15 @@ def test_a_ratio_is_the_median_over_turns_and_not_a_ratio_of_medians() -> None:
 def test_rates_have_a_least_value_and_costs_a_greatest(target: Target, met: float, missed: float) -> None:
     assert target.met(met)
     assert not target.met(missed)
+
+
+def test_what_simulated_time_costs_and_how_well_real_time_keeps_to_it_is_told_beside_what_is_wanted() -> None:
+    assert told(1.149, 0.699, 0.0512) == [
+        "ten simulated hours, in real time                1.15 x  (≤ 1.15 x)  met",
+        "FedAsync's updates a second                      0.70 x  (≥ 0.70 x)  MISSED",
+        "rounds in real time, against simulated ones   5.1 % off  (≤ 5 %)  MISSED",
+    ]
+    assert told(1.0, 0.7, 0.05)[2].endswith("5.0 % off  (≤ 5 %)  met")
 
 
 def test_a_client_of_the_learning_workloads_has_exactly_600_training_samples() -> None:

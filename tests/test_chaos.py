@@ -88,6 +88,25 @@ class Shuffled:
 ENGINES: dict[str, dict[str, Any]] = {
     "sync": {"kind": "sync", "sampling": "uniform", "cohort": 3},
     "choice": {"kind": "sync", "sampling": {"kind": "power-of-choice", "candidates": 4}, "cohort": 2},
+    "fresh": {
+        "kind": "sync",
+        "sampling": {"kind": "power-of-choice", "candidates": 4, "fresh": True},
+        "cohort": 2,
+    },
+    "fresh until": {
+        "kind": "deadline",
+        "deadline_s": 0.01,
+        "sampling": {"kind": "power-of-choice", "candidates": 5, "fresh": True},
+        "cohort": 2,
+        "late": "cancel",
+    },
+    "fresh and carried": {
+        "kind": "deadline",
+        "deadline_s": 0.01,
+        "sampling": {"kind": "power-of-choice", "candidates": 4, "fresh": True},
+        "cohort": 2,
+        "late": "carry",
+    },
     "drop": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "over": 1.6},
     "carry": {"kind": "deadline", "deadline_s": 0.02, "cohort": 4, "minimum": 2, "late": "carry"},
     "cancel": {"kind": "deadline", "deadline_s": 0.02, "cohort": 3, "over": 1.6, "late": "cancel"},
@@ -95,7 +114,9 @@ ENGINES: dict[str, dict[str, Any]] = {
     "fedasync": {"kind": "fedasync", "concurrency": 3},
     "stale": {"kind": "fedasync", "concurrency": 5, "max_staleness": 2, "staleness": "hinge", "staleness_b": 1},
     "timeout": {"kind": "fedasync", "concurrency": 4, "timeout_s": 0.2},
+    "same": {"kind": "fedasync", "concurrency": 3, "same": True, "alpha_decay": 0.5},
     "fedbuff": {"kind": "fedbuff", "concurrency": 4, "buffer": 3},
+    "unique": {"kind": "fedbuff", "concurrency": 4, "buffer": 3, "unique": True},
 }
 
 
@@ -179,7 +200,7 @@ def test_so_it_is_whoever_leaves_and_whatever_goes_wrong(availability: str, faul
     assert_same(shuffled(tables, 1), tables)
 
 
-@pytest.mark.parametrize("engine", ["cancel", "timeout"])
+@pytest.mark.parametrize("engine", ["cancel", "timeout", "fresh until"])
 @pytest.mark.parametrize("fault", LOSING)
 @pytest.mark.parametrize("links", LINKS)
 @pytest.mark.parametrize("seed", range(3))

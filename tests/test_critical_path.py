@@ -135,15 +135,15 @@ def test_a_target_counts_from_the_first_crossing_that_holds_for_three_evaluation
     course = [0.5, 0.9, 0.8, 0.9, 0.95, 0.9, 0.7]
     points = [point(10.0 * index, accuracy) for index, accuracy in enumerate(course)]
     assert time_to_target(points, 0.9).reached_s == 30.0
-    assert str(time_to_target(points, 0.9)) == "30 s"
+    assert str(time_to_target(points, 0.9)) == "30.0 s"
 
 
 def test_a_target_that_was_not_held_is_censored_at_the_budget_and_no_number() -> None:
     points = [point(10.0 * index, accuracy) for index, accuracy in enumerate([0.5, 0.9, 0.8, 0.9, 0.95])]
     found = time_to_target(points, 0.9)
     assert found.is_censored and found.reached_s is None
-    assert str(found) == "> 40 s"
-    assert str(time_to_target([], 0.9)) == "> 0 s"
+    assert str(found) == "> 40.0 s"
+    assert str(time_to_target([], 0.9)) == "> 0 ns"
 
 
 def test_durations_have_three_digits_and_a_unit() -> None:

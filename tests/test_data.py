@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.io import savemat
+from torchvision import datasets
 
 from pflsim import catalogue
 from pflsim.data import download
@@ -164,8 +166,6 @@ def test_cifar10_batches_that_are_not_the_published_ones_are_never_opened(tmp_pa
 
 
 def test_svhn_is_read_through_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    savemat = pytest.importorskip("scipy.io").savemat
-    svhn = pytest.importorskip("torchvision.datasets").SVHN
     pixels = np.arange(32 * 32 * 3 * 8).reshape(32, 32, 3, 8).astype(np.uint8)
     for part in ("train", "test"):
         savemat(tmp_path / f"{part}_32x32.mat", {"X": pixels, "y": np.array([[10], *([i] for i in range(1, 8))])})
@@ -173,7 +173,7 @@ def test_svhn_is_read_through_torchvision(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(DescriptionError, match="checksum"):
         load(table, 0, 2)
     unchecked = {part: ["", f"{part}_32x32.mat", None] for part in ("train", "test")}
-    monkeypatch.setattr(svhn, "split_list", unchecked)
+    monkeypatch.setattr(datasets.SVHN, "split_list", unchecked)
     data = load(table, 0, 2)
     assert data.shape == (3, 32, 32) and data.y.tolist() == list(range(8))
     assert data.x[6, 1, 4, 5] == np.float32(int(pixels[4, 5, 1, 6]) / 255)
@@ -337,14 +337,24 @@ def test_the_same_seed_gives_the_same_digest_and_another_another() -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
+@pytest.mark.parametrize(("key", "most"), [("validation", "data.validation"), ("test_share", "data.test_share")])
+def test_a_share_that_leaves_nothing_to_train_on_is_refused_with_what_is_possible(key: str, most: str) -> None:
+    with pytest.raises(DescriptionError) as problem:
+        load({"name": "digits", key: 0.999}, 0, 40)
+    said = str(problem.value)
+    assert said.startswith(f"{most} = 0.999: leaves nothing to train on: the largest client has ")
+    possible = float(said.rpartition(" ")[2])
+    assert 0.9 < possible < 0.999
+    parts = load({"name": "digits", key: possible}, 0, 40).partition.parts
+    assert all(len(part.train) >= 1 for part in parts)
+
+
 def test_every_data_set_of_the_room_can_be_found() -> None:
     for name in catalogue.names("datasets"):
         assert callable(catalogue.find("datasets", name, "data.name"))
 
 
 def test_a_download_that_fails_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("torchvision.datasets")
-
     def unreachable(*_: object, **__: object) -> None:
         raise urllib.error.URLError("no route to host")
 
@@ -362,7 +372,7 @@ def test_real_images_are_those_that_torchvision_reads(name: str) -> None:
     data = real(name, pool="all", clients=40, partition={"name": "disjoint-range"})
     kind = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}[name]
     for rows, train in ((slice(0, 60_000), True), (slice(60_000, 70_000), False)):
-        theirs = getattr(pytest.importorskip("torchvision.datasets"), kind)(REAL, train=train)
+        theirs = getattr(datasets, kind)(REAL, train=train)
         assert np.array_equal((data.x[rows, 0] * 255).round(), theirs.data.numpy())
         assert np.array_equal(data.y[rows], theirs.targets.numpy())
     assert data.report.train[0] >= 300 and data.report.overlap == 1

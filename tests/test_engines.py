@@ -123,6 +123,67 @@ def test_an_answer_that_is_too_old_is_discarded_and_said() -> None:
     assert all(fact[3].startswith("an answer of age") for fact in events(told, "stale"))
 
 
+def given(told: FactList) -> list[str]:
+    """Who was sent work, in order."""
+    return [fact[2] for fact in told.facts if fact[0] == "sent" and fact[3] == "WORK"]
+
+
+def taken(told: FactList) -> list[str]:
+    """Whose answers came, in order."""
+    return [fact[1] for fact in told.facts if fact[0] == "received" and fact[3] == "RESULT"]
+
+
+def test_without_staleness_a_decay_of_one_makes_the_model_the_plain_average_of_all_that_came() -> None:
+    """E56 as a run: version v takes in its next answer with 1 / (1 + v), so that all count alike."""
+    schedule = {"kind": "fedasync", "concurrency": 6, "alpha": 1.0, "alpha_decay": 1.0, "staleness": "constant"}
+    equal = {"run__rounds": 1, "devices": "phone", "data__samples": 240, "algorithm": {"name": "fedavg"}}
+    sync = played({"kind": "sync"}, **equal)
+    assert final(played(schedule, **equal)) == final(sync)
+    plain = played(schedule | {"alpha_decay": 0.0}, **equal)
+    assert final(plain) != final(sync)
+    assert [FedAsync(2, alpha=0.8, alpha_decay=0.5).alpha_of(version) for version in (0, 2, 6)] == [0.8, 0.4, 0.2]
+
+
+def test_new_work_goes_to_who_has_just_answered_if_that_is_asked_for() -> None:
+    schedule = {"kind": "fedasync", "concurrency": 2}
+    told = played(schedule | {"same": True}, run__rounds=2)
+    first = given(told)[:2]
+    assert set(given(told)) == set(first), "the others never work"
+    assert given(told)[2:] == taken(told)[: len(given(told)) - 2]
+    assert len(set(given(played(schedule, run__rounds=2)))) > 2
+    study = Study(validate(description(schedule=schedule | {"same": True})), b"8 bytes.")
+    assert study.warnings == [
+        "schedule.same: work stays with the first 2 clients that get it, and 2 get none as long as these answer"
+    ]
+
+
+@pytest.mark.parametrize("availability", ["always", {"kind": "markov", "on_s": 0.05, "off_s": 0.02}])
+def test_in_a_unique_buffer_nobody_is_twice(availability: Any) -> None:
+    schedule = {"kind": "fedbuff", "concurrency": 4, "buffer": 5}
+    for unique in (False, True):
+        told = played(schedule | {"unique": unique}, run__rounds=10, availability=availability)
+        came = [fact[2] for fact in told.facts if fact[0] == "measures" and fact[3] == "age"]
+        buffers = [came[at : at + 5] for at in range(0, 50, 5)]
+        assert len(came) == 50
+        assert all(len(set(buffer)) == 5 for buffer in buffers) == unique
+
+
+def test_a_unique_buffer_of_everybody_waits_for_everybody() -> None:
+    told = played({"kind": "fedbuff", "concurrency": 6, "buffer": 6, "unique": True})
+    assert [len(set(json.loads(fact[5]))) for fact in told.facts if fact[0] == "rounds"] == [6] * 6
+    sync = played({"kind": "sync"})
+    assert told.finished()["simulated_s"] == pytest.approx(sync.finished()["simulated_s"], rel=1e-6)
+
+
+def test_the_proximal_term_of_fedasyncs_clients_is_fedprox_under_its_schedule() -> None:
+    schedule = {"kind": "fedasync", "concurrency": 3}
+    digests = [
+        played(schedule, algorithm=algorithm).finished()["digest"]
+        for algorithm in ({"name": "fedavg"}, {"name": "fedprox", "mu": 0.0}, {"name": "fedprox", "mu": 0.5})
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
 def test_while_a_straggler_works_evaluation_sees_its_state_from_before() -> None:
     """The private state of Ditto at the time of evaluation, not what its process has computed ahead."""
     often = played({"kind": "deadline", "deadline_s": 0.02, "over": 1.0}, algorithm={"name": "ditto"})
@@ -141,6 +202,8 @@ def test_while_a_straggler_works_evaluation_sees_its_state_from_before() -> None
         ({"kind": "fedasync", "concurrency": 3, "alpha": 1.5}, "schedule.alpha = 1.5: must be above 0 and at most 1"),
         ({"kind": "fedbuff", "concurrency": 3, "buffer": 0}, "schedule.buffer = 0: must be 1 to 1,000,000"),
         ({"kind": "fedbuff", "concurrency": 3, "rate": 0.0}, "schedule.rate = 0.0: must be above 0"),
+        ({"kind": "fedbuff", "concurrency": 3, "buffer": 7, "unique": True}, "schedule.buffer = 7: with unique = true"),
+        ({"kind": "fedasync", "concurrency": 3, "alpha_decay": -1.0}, "schedule.alpha_decay = -1.0: must be from 0 to"),
         ({"kind": "deadline", "deadline_s": 0.0}, "schedule.deadline_s = 0.0: must be above 0"),
         ({"kind": "deadline", "deadline_s": 1.0, "cohort": 3, "minimum": 4}, "schedule.minimum = 4: must be 1 to 3"),
         ({"kind": "deadline", "deadline_s": 1.0, "over": 0.5}, "schedule.over = 0.5: must be at least 1"),
@@ -228,6 +291,16 @@ def test_cancelled_work_was_never_done_and_its_client_is_free_at_once() -> None:
     assert len(sent) == 6 and all(fact[7] == fact[8] == 0 for fact in sent)
     asked = [json.loads(fact[5]) for fact in told.facts if fact[0] == "rounds"]
     assert asked == [list(range(6))] * 6
+
+
+def test_work_that_was_cancelled_takes_another_time_when_it_is_done_again() -> None:
+    """Or a client whose visit happens to be longer than the deadline would never answer any more."""
+    noisy = {"devices": {"kind": "constant", "flops_per_second": 2e6, "server_flops_per_second": 1e9, "jitter": 1.0}}
+    told = played({"kind": "deadline", "deadline_s": 0.01, "over": 1.0, "late": "cancel"}, run__rounds=30, **noisy)
+    cancelled_ns = {fact[1]: fact[4] for fact in reversed(events(told, "cancelled"))}
+    answered_ns = {fact[1]: fact[9] for fact in told.facts if fact[0] == "received" and fact[3] == "RESULT"}
+    assert len(cancelled_ns) == 6
+    assert all(cancelled_ns[client] < answered_ns[client] for client in cancelled_ns), "first and last"
 
 
 def test_work_without_an_answer_is_given_up_after_a_while() -> None:

@@ -44,6 +44,25 @@ def runs(run: Launched) -> bool:
     return len(run.rows("rounds")) >= 2
 
 
+@pytest.mark.parametrize("actor", ["host", "server", "c002"])
+def test_a_process_writes_its_stacks_into_its_log_when_it_is_asked_and_goes_on(launch: Launch, actor: str) -> None:
+    """c002 is stuck in its work."""
+    run = launch(accident("is stuck"))
+    run.wait_for(lambda run: len(run.rows("rounds")) >= 1)
+    log, pid = run.out / "logs" / f"{actor}.log", run.pid_of(actor)
+    asked: list[float] = []
+
+    def is_told(run: Launched) -> bool:
+        if not asked or time.monotonic() - asked[-1] > 2:  # it may not have come to its stuck work yet
+            os.kill(pid, signal.SIGUSR1)
+            asked.append(time.monotonic())
+        text = log.read_text()
+        return "most recent call first" in text and (actor != "c002" or "in _happen" in text)
+
+    run.wait_for(is_told, within_s=20)
+    assert run.pid_of(actor) == pid
+
+
 def failed(run: Launched, who: str, status: str = "failed") -> str:
     """What it said to the user. Nothing is left but the record, which names the end."""
     assert run.nothing_left()

@@ -136,3 +136,4 @@ def test_a_wrong_fault_is_refused_with_its_place(table: dict[str, object], key: 
         faults(CRASH, table)
     assert refused.value.key == key
     assert says in refused.value.expected
+    assert str(refused.value).endswith(" (the first [[fault]] is fault.0)")

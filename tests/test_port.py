@@ -413,6 +413,29 @@ def test_nothing_is_handed_out_before_everybody_who_owes_an_answer_has_one_in_ha
 # whole studies
 
 
+def test_an_answer_that_had_left_before_its_cancellation_waits_for_what_may_share_its_line() -> None:
+    """It takes 4 ms to put out; the answer to the next work may be on the line, and delay it, from 2 ms on."""
+    slow = IDEAL | {"client": {"uplink_mbps": 8.0, "downlink_mbps": float("inf")}, "latency_ms": 1.0}
+    links, told = Links(slow, ["server", "c000"]), FactList()
+    server, client = (Port(name, RUN, VirtualClock(), links, Alone(), told) for name in ("server", "c000"))
+    server.send("c000", WORK, work_id=1)
+    deliver(client, last_posted(server))
+    asked = client.recv()
+    client.send("server", RESULT, {"u": torch.zeros(1000)}, work_id=asked.work_id)
+    answer = last_posted(client)
+    server.clock.advance(1000)
+    server.cancel("c000", 1)
+    server.send("c000", WORK, work_id=2)
+    question = last_posted(server)
+    deliver(server, answer)
+    assert not server.may_take(), "the next answer is owed, and may come in meanwhile"
+    deliver(client, question)
+    client.recv()
+    client.send("server", RESULT, work_id=2)
+    deliver(server, last_posted(client))
+    assert [server.recv().work_id, server.recv().work_id] == [1, 2]
+
+
 def test_how_often_is_evaluated_changes_neither_digest_nor_time() -> None:
     often, seldom, never = (
         run_sequentially(Study(validate(description(run__rounds=6, run__eval_every=every)), RUN)) for every in (1, 5, 0)

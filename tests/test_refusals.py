@@ -28,6 +28,8 @@ from nodes.channel import Channel
 from nodes.host import Host
 from pflsim.errors import DescriptionError, RunFailed
 from pflsim.record.database import Reader
+from pflsim.timing.availability import KINDS as AVAILABILITY
+from pflsim.timing.faults import KINDS as FAULTS
 from tests.launching import ROOT, Launched, description, launcher, run_here
 
 pytestmark = pytest.mark.timeout(60)
@@ -232,8 +234,9 @@ def test_a_model_that_ends_the_process_is_named(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_pipe_that_is_closed_early_is_no_error(shell: Shell) -> None:
-    ended = shell("pflsim list | head -1; echo ${PIPESTATUS[0]}")
-    assert (ended.stdout.splitlines()[-1], ended.stderr) == ("0", "")
+    for command in ("list", "check ${RUN#run}"):
+        ended = shell(f"pflsim {command} | head -1; echo ${{PIPESTATUS[0]}}")
+        assert (ended.stdout.splitlines()[-1], ended.stderr) == ("0", "")
 
 
 def test_a_run_goes_on_when_nobody_reads_what_it_says(shell: Shell, tmp_path: Path) -> None:
@@ -264,6 +267,10 @@ def test_one_part_can_be_listed_in_full(shell: Shell) -> None:
     ended = shell("pflsim list fedu")
     assert ended.returncode == 0
     assert "Laplacian of the graph" in ended.stdout and "eta, the weight of the regularisation" in ended.stdout
+    for room, names in {"availability": AVAILABILITY, "fault": FAULTS}.items():
+        ended = shell(f"pflsim list {room}")
+        assert ended.returncode == 0
+        assert [line.split('"')[1] for line in ended.stdout.splitlines() if line.startswith("kind =")] == sorted(names)
     ended = shell("pflsim list fedx")
     assert ended.returncode == WRONG and "did you mean 'fedu'?" in ended.stderr
 

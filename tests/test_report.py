@@ -10,7 +10,9 @@ import pytest
 from rich.console import Console
 
 from pflsim.record.accuracy import over_clients, over_rounds
+from pflsim.record.critical_path import blamed, critical_paths
 from pflsim.record.database import Reader, Record
+from pflsim.record.history import History
 from pflsim.record.plot import save_accuracy_plot
 from pflsim.record.report import WaitedFor, comparison_table, most_waited_for, summarise, three_digits, write_summary
 from pflsim.record.result import Result
@@ -141,6 +143,19 @@ def test_equally_late_clients_are_named_by_the_lowest_id_and_counted(tmp_path: P
         shown = rendered([summary("fedu", 0.5, waited_for=summarise(reader, {})["waited_for"])], 80)
     assert waited_for == WaitedFor("c002", waited_s=4.0, rounds_closed=2, others_as_late=1)
     assert "c002 +1" in shown
+
+
+def test_of_clients_that_are_as_late_to_1_percent_the_lowest_id_is_named_as_in_the_critical_path(
+    tmp_path: Path,
+) -> None:
+    facts = answers(1, 0, {"c000": 1, "c001": 1, "c002": 3, "c003": 3}, 3)
+    facts += answers(2, 4, {"c000": 5, "c001": 5, "c002": 7, "c003": 7.001}, 7.001)
+    facts += answers(3, 8, {"c000": 9, "c001": 9, "c002": 11, "c003": 11}, 11)
+    with recorded(tmp_path / "record.db", *facts) as reader:
+        waited_for, history = most_waited_for(reader), History.read(reader)
+    assert waited_for is not None and (waited_for.actor, waited_for.others_as_late) == ("c002", 1)
+    first = blamed(critical_paths(history))[0]
+    assert first.actor == "c002" and first.rounds == 2
 
 
 def test_an_answer_after_its_rounds_end_was_not_waited_for(tmp_path: Path) -> None:

@@ -4,29 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
 
-from launch.retime import retimed_rounds
-from nodes.sequential import run_sequentially
+from launch.retime import retime, retimed_rounds
 from pflsim.errors import DescriptionError
-from pflsim.record.database import Record
-from pflsim.record.history import Period
-from pflsim.spec import override, validate
-from pflsim.study import Study
+from pflsim.spec import override
 from tests.launching import description
-from tests.recorded import KINDS, SMALL
-
-
-def run_into(folder: Path, tables: dict[str, Any]) -> list[Period]:
-    """Run `tables` one event at a time, leave in `folder` what a run leaves, and tell when its rounds were."""
-    study = Study(validate(tables), b"8 bytes.")
-    told = run_sequentially(study)
-    folder.mkdir()
-    (folder / "run.toml").write_text(tomli_w.dumps(study.plan()["effective"]))
-    with Record(folder / "record.db") as record:
-        record.write(told.facts)
-    return [Period(*fact[1:4]) for fact in told.facts if fact[0] == "rounds"]
-
+from tests.recorded import KINDS, SMALL, run_into
 
 RUNS: dict[str, dict[str, Any]] = {
     "fedavg": {},
@@ -36,6 +19,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "a cohort": {"schedule": {"kind": "sync", "sampling": "uniform", "cohort": 2}},
     "losses are reported": {
         "schedule": {"kind": "sync", "sampling": {"kind": "power-of-choice", "candidates": 4}, "cohort": 2}
+    },
+    "losses are asked for": {
+        "schedule": {
+            "kind": "sync",
+            "sampling": {"kind": "power-of-choice", "candidates": 4, "fresh": True},
+            "cohort": 2,
+        }
     },
     "nothing travels": {"algorithm": {"name": "local"}},
     "a server that works": {"algorithm": {"name": "fedu"}, "topology": {"name": "similar"}},
@@ -59,6 +49,14 @@ def test_own_settings_give_own_times_and_others_those_of_a_real_run_to_the_ns(na
     assert recorded == same == own and len(own) == 4
     assert retimed_rounds(tmp_path / "own", OTHER) == (own, other)
     assert other != own
+
+
+def test_that_nothing_differs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_into(tmp_path / "run", description())
+    retime(tmp_path / "run", ["links=wifi"])
+    assert "no round takes another time, to the nanosecond: links=wifi" in capsys.readouterr().out
+    retime(tmp_path / "run", ["links=4g"])
+    assert "no round takes another time" not in capsys.readouterr().out
 
 
 REFUSED = {

@@ -129,6 +129,25 @@ def test_real_time_gives_the_digest_of_simulated_time(tmp_path: Path) -> None:
     assert result.summary["mode"] == "wall"
 
 
+SYNCHRONOUS: dict[str, dict[str, Any]] = {
+    "a cohort": {"algorithm": {"name": "scaffold"}, "schedule": {"sampling": "uniform", "cohort": 3}},
+    "personal models": {"algorithm": {"name": "stratified"}, "run__clients_per_process": 2},
+    "fresh losses": {
+        "schedule": {"cohort": 2, "sampling": {"kind": "power-of-choice", "candidates": 4, "fresh": True}}
+    },
+}
+
+
+@pytest.mark.parametrize("kind", SYNCHRONOUS)
+def test_synchronous_rounds_give_the_same_digest_in_real_and_in_simulated_time(kind: str, tmp_path: Path) -> None:
+    tables = description(links="lan", run__rounds=4, data__partition={"name": "shards", "classes": 1})
+    tables = description(tables, **SYNCHRONOUS[kind])
+    ran = {mode: run_here(description(tables, time__mode=mode), tmp_path / mode) for mode in ("virtual", "wall")}
+    assert digests(ran["wall"])[0] == digests(ran["virtual"])[0]
+    cohorts = [[row["cohort_json"] for row in result.rows("rounds")] for result in ran.values()]
+    assert cohorts[0] == cohorts[1]
+
+
 def test_real_time_really_passes(tmp_path: Path) -> None:
     """Two rounds of 0.2 s down, 0.1 s of work for the slower client, and 0.2 s up; evaluation is free."""
     links = {

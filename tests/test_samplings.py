@@ -282,6 +282,63 @@ def test_a_run_with_power_of_choice_reports_losses_pays_for_them_and_then_takes_
     )
 
 
+def fresh(candidates: int) -> dict[str, Any]:
+    return {"kind": "power-of-choice", "candidates": candidates, "fresh": True}
+
+
+def test_fresh_losses_are_asked_for_before_each_round_and_the_highest_at_the_present_model_are_taken() -> None:
+    tables = description(schedule={"cohort": 3, "sampling": fresh(5)}, run__clients=8, run__rounds=3)
+    study = Study(validate(tables), b"8 bytes.")
+    told = run_sequentially(study)
+    asked = [[fact[2] for fact in told.facts if _is_sent(fact, "PROBE", round_)] for round_ in (1, 2, 3)]
+    assert [len(set(names)) for names in asked] == [5, 5, 5] and asked[0] != asked[1]
+    losses = {name: study.task(study.number_of[name], 0, 0).loss(study.initial) for name in asked[0]}
+    highest = sorted(asked[0], key=lambda name: -losses[name])[:3]
+    assert [study.names[client] for client in cohorts(told)[0]] == sorted(highest)
+    for cohort, names in zip(cohorts(told), asked, strict=True):
+        assert {study.names[client] for client in cohort} < set(names), "who was not asked is not chosen"
+
+
+def test_asking_for_fresh_losses_is_charged_in_bytes_and_takes_the_time_of_an_exchange() -> None:
+    """Ideal links: nothing but work takes time, and an evaluation is a third of one pass forward and backward."""
+    one = {"run__clients": 6, "run__rounds": 2, "run__eval_every": 0, "links": "ideal", "devices__slowdown": 1.0}
+    one |= {"training__local_steps": None, "training__local_epochs": 1}
+    asked = played({"cohort": 6, "sampling": fresh(6)}, **one)
+    plain = played({"kind": "sync"}, **one)
+    sums = [Counter(dict.fromkeys(("PROBE", "LOSS"), 0)) for _ in range(2)]
+    for told, bytes_of in zip((asked, plain), sums, strict=True):
+        for fact in told.facts:
+            if fact[0] == "sent" and fact[4] == "data":
+                bytes_of[fact[3]] += fact[7]
+    assert sums[0]["PROBE"] == sums[0]["WORK"] == sums[1]["WORK"] > 0
+    assert sums[0]["LOSS"] == 0, "a loss is a fact in the header"
+    assert len([fact for fact in asked.facts if fact[0] == "sent" and fact[3] == "LOSS" and fact[8] > 0]) == 12
+    assert asked.finished()["digest"] == plain.finished()["digest"], "everybody is chosen in any case"
+    times = [told.finished()["simulated_s"] for told in (asked, plain)]
+    assert times[0] == pytest.approx(times[1] * 4 / 3, rel=1e-3)
+
+
+def test_a_deadline_does_without_the_losses_that_come_too_late() -> None:
+    schedule = {"kind": "deadline", "deadline_s": 0.02, "cohort": 4, "over": 1.0, "sampling": fresh(8)}
+    told = played(schedule | {"late": "cancel"}, devices__slowdown=1000.0)
+    (straggler,) = {fact[1] for fact in told.facts if fact[0] == "events" and fact[2] == "cancelled"}
+    assert all(int(straggler[1:]) not in cohort for cohort in cohorts(told))
+    assert all(len(cohort) == 4 for cohort in cohorts(told))
+
+
+def test_who_leaves_while_it_is_asked_says_so_when_it_is_back_and_is_not_chosen() -> None:
+    away = {"kind": "crash", "clients": [0], "at_s": 1e-3, "until_s": 5.0, "keeps_state": True}
+    told = played({"cohort": 8, "sampling": fresh(8)}, fault=[away], run__rounds=2, links="ideal")
+    assert [fact[1] for fact in told.facts if fact[0] == "events" and fact[2] == "away"] == ["c000"]
+    assert cohorts(told) == [[1, 2, 3, 4, 5, 6, 7], list(range(8))]
+    first = next(fact for fact in told.facts if fact[0] == "rounds")
+    assert first[3] >= 5e9
+
+
+def _is_sent(fact: tuple[Any, ...], kind: str, round_: int) -> bool:
+    return fact[0] == "sent" and fact[3] == kind and fact[6] == round_
+
+
 def test_what_a_client_reports_is_its_mean_training_loss_at_the_model_that_it_received() -> None:
     study = Study(
         validate(description(schedule={"cohort": 1, "sampling": {"kind": "power-of-choice", "candidates": 2}})),
@@ -389,8 +446,9 @@ def test_a_sampling_that_cannot_be_is_refused(schedule: dict[str, Any], said: st
     assert said in str(problem.value)
 
 
-def test_power_of_choice_is_refused_for_a_method_that_sends_no_model() -> None:
-    schedule = {"cohort": 2, "sampling": {"kind": "power-of-choice", "candidates": 3}}
+@pytest.mark.parametrize("fresh", [False, True])
+def test_power_of_choice_is_refused_for_a_method_that_sends_no_model(fresh: bool) -> None:
+    schedule = {"cohort": 2, "sampling": {"kind": "power-of-choice", "candidates": 3, "fresh": fresh}}
     with pytest.raises(DescriptionError, match="needs a method that sends clients a model"):
         Study(validate(description(schedule=schedule, algorithm={"name": "local"})), b"8 bytes.")
 

@@ -16,7 +16,7 @@ from pflsim.algorithms.local import Local
 from pflsim.algorithms.stratified import Stratified
 from pflsim.errors import DescriptionError
 from pflsim.federation import Federation
-from pflsim.learning.task import Task
+from pflsim.learning.task import Task, Work
 from pflsim.learning.training import Training
 from pflsim.rng import stream
 from pflsim.sampling import Population, Sampling, Setting, load
@@ -163,6 +163,65 @@ def test_the_personal_step_size_moves_the_personal_model_alone(problem: Study) -
     for client in problem.federation.clients:
         same(still.you[client]["v"], problem.federation.initial)
         assert torch.equal(slow.you[client]["v"], problem.federation.initial) == (slow.visits[client] == 0)
+
+
+def spent(procedure: Any, problem: Study) -> tuple[torch.Tensor, Work]:
+    """What one visit of client 0 makes of w, and what it costs; declared and done are the same."""
+    method = Stratified(local_procedure=procedure)
+    task: Any = problem.new_task(0, 0, 0)
+    down = {"w": problem.federation.initial}
+    declared = method.client_work(task, down)
+    _, up = method.client_step({"v": problem.federation.initial}, down, task)
+    assert task.spent == declared
+    return up["w"], declared
+
+
+def test_gd_takes_full_gradients_however_small_the_batch_is() -> None:
+    problem = classification(CLIENTS, batch=4)
+    w, work = spent("gd", problem)
+    task: Any = problem.new_task(0, 0, 0)
+    expected, rows = problem.federation.initial, np.sort(task.part.train)
+    for _ in range(task.steps):
+        expected = expected - task.step_size * task.network.gradient(expected, task.x[rows], task.y[rows])
+    torch.testing.assert_close(w, expected, rtol=0, atol=1e-6)
+    assert work == Work(3 * task.steps * task.n_samples, 2 * task.steps * task.n_samples)
+
+
+def test_sgd_draws_each_batch_anew_with_replacement_and_shuffled_passes_do_not() -> None:
+    problem = classification(CLIENTS, batch=4, local_steps=None, local_epochs=40)
+    task: Any = problem.new_task(0, 0, 0)
+    n, once = task.n_samples, -(-task.n_samples // 4)
+    with_replacement = [rows.tolist() for rows in task._rows(task.steps, "batch", "sgd")]
+    assert [len(rows) for rows in with_replacement] == [4] * task.steps
+    assert any(len(set(rows)) < 4 for rows in with_replacement), "the same sample twice in a batch"
+    counts = np.bincount(np.concatenate(with_replacement), minlength=len(task.x))[np.sort(task.part.train)]
+    expected = 4 * task.steps / n
+    assert np.all(abs(counts - expected) < 5 * np.sqrt(expected)) and len(set(counts)) > 1
+    passes = task._rows(task.steps, "batch")
+    for at in range(0, task.steps, once):
+        assert sorted(torch.cat(passes[at : at + once]).tolist()) == sorted(task.part.train.tolist())
+    assert spent("sgd", problem)[1] == Work(12 * task.steps, 8 * task.steps)
+    assert not torch.equal(spent("sgd", problem)[0], spent("shuffled", problem)[0])
+
+
+def test_the_personal_model_may_be_evaluated_with_the_w_of_its_own_last_visit(problem: Study) -> None:
+    """A20: the newest w of the server, or what the client sent last; before its first visit that is w0."""
+    newest, last = Stratified(), Stratified(evaluated_w="last")
+    ran, kept = run(newest, problem, 3, GROUPS), run(last, problem, 3, GROUPS)
+    same(ran.all["w"], kept.all["w"])
+    for client in problem.federation.clients:
+        same(ran.you[client]["v"], kept.you[client]["v"])
+        sent = [ups[client]["w"] for ups in kept.ups if client in ups]
+        same(kept.you[client]["w"], sent[-1] if sent else problem.federation.initial)
+        task: Any = problem.new_task(client, 0, 0)
+        v, of_last, of_newest = (
+            task.network.logits(w, task.x) for w in (kept.you[client]["v"], kept.you[client]["w"], kept.all["w"])
+        )
+        found: list[Any] = [models(newest, problem, ran, client), models(last, problem, kept, client)]
+        same(found[0]["personalised"](task.x), newest._mixture(v, of_newest))
+        same(found[1]["personalised"](task.x), last._mixture(v, of_last))
+        same(found[1]["global"], kept.all["w"])
+        assert torch.equal(of_last, of_newest) == (client in kept.ups[-1]), "a cohort of one is the server's w"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ A round:
                 sends w, keeps v_i
     server      w <- mean of what came back, unweighted                                                algorithm 1
 Communication per visit: 1 vector [d] down (w), 1 up (w_i). State: w at the server; v_i [d] at the client, from w0 and
-never sent. Compute per visit: 2R gradients and R forward passes. A client that is not drawn keeps its v_i.
+never sent (and its w_i, if that is evaluated). Compute per visit: 2R gradients and R forward passes. A client that is
+not drawn keeps its v_i.
 
 mix = "prob": h are class probabilities p, the loss is -log q_y with q = beta p(v) + (1 - beta) p(w), and
     d loss / d z_v = beta (p(v)_y / q_y) (p(v) - e_y) for the logits z_v. It is worked out from logarithms.
@@ -21,9 +22,11 @@ mix = "logit": h are logits, and the loss their cross-entropy; for models that a
     APFL with a fixed mixing weight.
 
 Readings. The paper bounds h by 1, which points to probabilities (the default); APFL's code mixes logits. Its listing
-updates w before v (ref = "new", the default), its equation 11 takes the w from before (ref = "old"). The personalised
-predictor is evaluated with the server's newest w. Batches are those of shuffled passes; gradient descent on all data
-is `training.batch` as large as the data. `training.weight_decay` holds for both models.
+updates w before v (ref = "new", the default), its equation 11 takes the w from before (ref = "old"). Which w meets v in
+an evaluation is not said: the server's newest (the default), or w_i as the client's own last visit left it, which it
+then keeps. The figures name local procedures without defining them: steps on shuffled passes (the default), on batches
+drawn with replacement ("sgd"), or on all samples ("gd"); a visit has R steps in each of them, so that with "gd" and
+`training.local_epochs` it passes over the data R times. `training.weight_decay` holds for both models.
 """
 
 import math
@@ -36,7 +39,7 @@ from torch.nn import functional
 
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved
-from pflsim.learning.task import Predictor, Task, Work
+from pflsim.learning.task import Drawing, Predictor, Task, Work
 from pflsim.learning.vector import average
 
 
@@ -48,6 +51,8 @@ class Stratified:
     eta_c: float | None = None  # step size of v; None: that of the training, eta, at every round
     mix: Literal["prob", "logit"] = "prob"  # what is mixed
     ref: Literal["new", "old"] = "new"  # whether v meets w after or before the step that w makes on the same batch
+    local_procedure: Drawing = "shuffled"  # what a step sees: "sgd" draws with replacement, "gd" takes all samples
+    evaluated_w: Literal["newest", "last"] = "newest"  # v is evaluated with the server's w, or that of its last visit
 
     def check(self, federation: Federation) -> list[str]:
         if not 0 <= self.beta <= 1:
@@ -62,15 +67,15 @@ class Stratified:
         return []
 
     def client_init(self, client: Client) -> Tensors:
-        return {"v": client.initial}
+        return self._kept(client.initial, client.initial)
 
     def client_work(self, task: Task, down: Tensors) -> Work:
-        return task.work(passes=2, forwards=1)
+        return task.work(passes=2, forwards=1, drawing=self.local_procedure)
 
     def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
         w, v, decay = down["w"], you["v"], task.training.weight_decay
         eta_c = task.step_size if self.eta_c is None else self.eta_c
-        for batch in task.batches(task.steps):
+        for batch in task.batches(task.steps, drawing=self.local_procedure):
             before = w
             w = w.add(task.grad(w, batch).add_(w, alpha=decay), alpha=-task.step_size)
             other = task.logits(w if self.ref == "new" else before, batch)
@@ -79,7 +84,7 @@ class Stratified:
                 return functional.cross_entropy(self._mixture(logits, other), labels)
 
             v = v.add(task.grad(v, batch, loss=loss).add_(v, alpha=decay), alpha=-eta_c)
-        return {"v": v}, {"w": w}
+        return self._kept(v, w), {"w": w}
 
     def server_init(self, federation: Federation) -> Tensors:
         return {"w": federation.initial}
@@ -99,11 +104,15 @@ class Stratified:
         return {"w": moved(all["w"], starts, ends, weights)}
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> dict[str, torch.Tensor | Predictor]:
-        v, w, logits = you["v"], down["w"], task.network.logits
-        return {"personalised": lambda x: self._mixture(logits(v, x), logits(w, x)), "global": w}
+        v, w, logits = you["v"], you.get("w", down["w"]), task.network.logits
+        return {"personalised": lambda x: self._mixture(logits(v, x), logits(w, x)), "global": down["w"]}
 
     def server_work(self, federation: Federation, answers: Sequence[Answer]) -> float:
         return 2.0 * len(federation.initial) * len(answers)
+
+    def _kept(self, v: torch.Tensor, w: torch.Tensor) -> Tensors:
+        """What a client keeps of its visit."""
+        return {"v": v, "w": w} if self.evaluated_w == "last" else {"v": v}
 
     def _mixture(self, of_v: torch.Tensor, of_w: torch.Tensor) -> torch.Tensor:
         """The mixture as logits [b, C]; of probabilities it is log q, which log softmax leaves as it is."""

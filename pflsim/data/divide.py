@@ -1,6 +1,7 @@
 """From the `partition` table of a run description to who holds which samples."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +42,14 @@ def divide(pool: Pool, table: Mapping[str, Any], clients: int, key: str = "data.
     return _with_rules(pool, parts, dict(draw.notes))
 
 
+def _require_rest(key: str, share: float, sizes: Iterable[int]) -> None:
+    """Refuse a share that takes all samples even of the client that has most."""
+    most = max(sizes, default=0)
+    at_most = math.floor(1000 * (most - 1) / most) / 1000 if most else 0.0
+    leaves = f"leaves nothing to train on: the largest client has {most} samples, so at most {at_most:g}"
+    require(most < 2 or math.ceil(share * most - 1e-9) < most, key, share, leaves)
+
+
 def _with_test(pool: Pool, draw: Draw) -> list[Part]:
     """Training and test part of each client: the partition's own, the official one, or a split."""
     if all(isinstance(drawn, Part) for drawn in draw.clients):
@@ -53,6 +62,7 @@ def _with_test(pool: Pool, draw: Draw) -> list[Part]:
         tests = split.official_test([pool.labels[samples] for samples in held], pool.official_test, rng)
         return [Part(train, test=test + len(pool)) for train, test in zip(held, tests, strict=True)]
     parts = []
+    _require_rest("data.test_share", pool.test_share, map(len, held))
     for client, samples in enumerate(held):
         rng = stream(pool.seed, "split", client)
         train, test = split.stratified(samples, pool.labels, pool.test_share, rng)
@@ -75,6 +85,7 @@ def _with_rules(pool: Pool, parts: list[Part], notes: dict[str, Any]) -> Partiti
             train = split.keep_share(parts[client].train, labels, rule.keep, rng)
             test = split.keep_share(parts[client].test, labels, rule.test_keep, rng)
             parts[client] = Part(train, test=test)
+    _require_rest("data.validation", pool.validation, (len(part.train) for part in parts))
     for client, part in enumerate(parts):
         rng = stream(pool.seed, "validation", client)
         train, validation = split.stratified(part.train, labels, pool.validation, rng)

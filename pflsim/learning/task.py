@@ -19,9 +19,12 @@ from pflsim.learning.training import Training
 from pflsim.learning.vector import Network
 from pflsim.rng import stream
 
-__all__ = ["Batch", "Evaluation", "Split", "Task", "Training", "Work"]
+__all__ = ["Batch", "Drawing", "Evaluation", "Split", "Task", "Training", "Work"]
 
 Split = Literal["train", "validation", "test"]
+Drawing = Literal["shuffled", "sgd", "gd"]
+"""How a step's samples are drawn: in shuffled passes, anew with replacement, or all of them (the full gradient)."""
+
 Predictor = Callable[[Tensor], Tensor]
 """Samples [b, ...] -> logits [b, C]: a model that is not a vector, such as a mixture of two outputs."""
 
@@ -111,21 +114,23 @@ class Task:
         """A generator of this visit for one purpose; the same again however often it is asked for."""
         return stream(self.seed, purpose, self.client, self.visit)
 
-    def work(self, *, passes: int = 1, forwards: int = 0) -> Work:
+    def work(self, *, passes: int = 1, forwards: int = 0, drawing: Drawing = "shuffled") -> Work:
         """What a visit costs that has `passes` gradients and `forwards` mere forward passes per local step.
 
         Exact for batches of `batches(steps)`, under any purpose; add a `Work` for what is done once a visit.
         """
         samples = self.training.samples(self.n_samples, self.steps)
+        if drawing != "shuffled":
+            samples = self.steps * (min(self.training.batch, self.n_samples) if drawing == "sgd" else self.n_samples)
         return Work(samples * (passes + forwards), samples * passes)
 
-    def batches(self, k: int, purpose: str = "batch") -> Iterator[Batch]:
+    def batches(self, k: int, purpose: str = "batch", drawing: Drawing = "shuffled") -> Iterator[Batch]:
         """`k` mini-batches from shuffled passes over the training samples; a pass's last batch may be short.
 
         The same for the same (client, visit, purpose), whatever else was drawn. None for a client without
-        samples.
+        samples. Another `drawing` makes no passes.
         """
-        for number, rows in enumerate(self._rows(k, purpose)):
+        for number, rows in enumerate(self._rows(k, purpose, drawing)):
             yield Batch(self.x.index_select(0, rows), self.y.index_select(0, rows), purpose, number)
 
     def grad(self, w: Tensor, batch: Batch, loss: Loss | None = None, out: Tensor | None = None) -> Tensor:
@@ -202,12 +207,16 @@ class Task:
         for rows in self._rows(k, purpose):
             yield self.x.index_select(0, rows), self.y.index_select(0, rows)
 
-    def _rows(self, k: int, purpose: str) -> list[Tensor]:
+    def _rows(self, k: int, purpose: str, drawing: Drawing = "shuffled") -> list[Tensor]:
         """The pool rows of each of `k` batches."""
         train, batch = self.part.train, self.training.batch
         if len(train) == 0:
             return []
+        if drawing == "gd":
+            return [torch.from_numpy(np.sort(train))] * k
         rng = self.rng(purpose)
+        if drawing == "sgd":
+            return list(torch.from_numpy(rng.choice(train, (k, min(batch, len(train))))))
         rows: list[Tensor] = []
         for drawn in range(0, k, math.ceil(len(train) / batch)):
             wanted = rng.permutation(train)[: (k - drawn) * batch]

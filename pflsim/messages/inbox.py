@@ -1,7 +1,7 @@
 """What has come in for an actor, what it is still owed, and what of it may be handed out.
 
 Messages of the method (channel "data") come in over the actor's downlink; evaluation and control take no simulated
-time, so they fall due when they were sent. Whoever owes an answer and has none in hand here is *silent*; for each
+time, so they fall due when they were sent. Whoever owes an answer that is not in hand here is *silent*; for each
 silent sender there is a time at or before which nothing from it can fall due: what a question needs there and back, or
 later what the sender itself has promised. What falls due by then can be handed out, for nothing earlier can still come.
 """
@@ -204,9 +204,13 @@ class Inbox:
         return f"{answered}/{answered + len(names)} {have}, waiting for {shown}"
 
     def _hush(self, channel: str, sender: str) -> None:
-        """Note whether `sender` is silent, and until when at least."""
+        """Note whether `sender` is silent, and until when at least.
+
+        Also with something in hand of it, if more is owed (the last work was cancelled too late): the answer to come
+        follows on the same line, and may take its share of this end's downlink before the one in hand has come in.
+        """
         owed = self._owed[channel, sender]
-        if owed and not self._in_hand[channel, sender]:
+        if owed:
             self._silent[channel][sender] = owed[0].due_ns
         else:
             self._silent[channel].pop(sender, None)

@@ -273,7 +273,7 @@ class Port:
         flight = self._flight(message, stamp)  # may refuse it, so nothing must have changed before
         if self._inbox.is_void(message, stamp[0]):
             self._seen[source] = message.sequence
-            self._inbox.forgive(message.sender, wire.RESULT, message.work_id)
+            self._inbox.forgive(message.sender, wire.INSTEAD.get(message.kind, message.kind), message.work_id)
             self._inbox.forget_before(message.sender, message.work_id)
             self._refuse_void(message, sizes)
             return True

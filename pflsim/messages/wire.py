@@ -26,6 +26,7 @@ from pflsim.errors import BadMessage
 PROTOCOL = 1
 
 WORK, RESULT, GONE, CANCEL = "WORK", "RESULT", "GONE", "CANCEL"
+PROBE, LOSS = "PROBE", "LOSS"
 EVAL, EVAL_RESULT = "EVAL", "EVAL_RESULT"
 PUSH, PAIR, PAIRED, BYE = "PUSH", "PAIR", "PAIRED", "BYE"
 JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
@@ -40,6 +41,8 @@ CHANNEL = {
     PAIR: "data",
     PAIRED: "data",
     BYE: "data",
+    PROBE: "data",
+    LOSS: "data",
     CANCEL: "control",
     EVAL: "evaluation",
     EVAL_RESULT: "evaluation",
@@ -59,7 +62,7 @@ CHANNEL = {
 }
 """Only what travels on the channel "data" takes simulated time and is charged to the method."""
 
-ANSWER = {WORK: RESULT, EVAL: EVAL_RESULT, STOP: STATE, PAIR: PAIRED}
+ANSWER = {WORK: RESULT, PROBE: LOSS, EVAL: EVAL_RESULT, STOP: STATE, PAIR: PAIRED}
 """What is answered to what is asked; each question is answered exactly once."""
 
 INSTEAD = {GONE: RESULT}
@@ -74,11 +77,11 @@ QUESTIONS = frozenset(ANSWER)
 SERVER, COORDINATOR = "server", "coordinator"
 
 TAKEN_BY = {
-    SERVER: frozenset({JOIN, RESULT, GONE, EVAL_RESULT, STATE, PROMISE}),
+    SERVER: frozenset({JOIN, RESULT, LOSS, GONE, EVAL_RESULT, STATE, PROMISE}),
     COORDINATOR: frozenset({JOIN, READY, FINISHED, STATE, WAITING}),
 }
 """The kinds that an actor takes; of all others there are many."""
-TAKEN_BY_CLIENT = frozenset({WORK, EVAL, STOP, CANCEL})
+TAKEN_BY_CLIENT = frozenset({WORK, PROBE, EVAL, STOP, CANCEL})
 TAKEN_BY_PEER = frozenset({PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE})
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pflsim.record.database import Reader
+from pflsim.record.durations import duration
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,8 @@ class TimeToTarget:
         return self.reached_s is None
 
     def __str__(self) -> str:
-        return f"> {self.budget_s:.6g} s" if self.reached_s is None else f"{self.reached_s:.6g} s"
+        after_s = self.budget_s if self.reached_s is None else self.reached_s
+        return f"{'> ' if self.reached_s is None else ''}{duration(round(after_s * 1e9))}"
 
 
 def time_to_target(points: Sequence[Point], target: float, holds: int = HOLDS) -> TimeToTarget:

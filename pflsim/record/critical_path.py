@@ -122,6 +122,7 @@ _SERVERS = {WAIT: "waiting at the server", DEADLINE: "until the deadline", "aggr
 
 _CLIENTS = {
     "compute": "computing",
+    "evaluate": "finding its loss",
     WAIT: "between two events",
     "lost work": "in work that was lost",
     "lost send": "in an upload that was lost",

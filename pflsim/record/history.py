@@ -1,6 +1,6 @@
 """When everybody did what, indexed by actor: what explaining a run's time starts from."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self, TypeVar
@@ -106,8 +106,12 @@ class History:
         return _last(self._works.get(actor), at_ns)
 
     def taken_before(self, actor: str, at_ns: int) -> Transit | None:
-        """The last message that had reached `actor` by `at_ns`."""
-        return _last(self._arrivals.get(actor), at_ns)
+        """The last message that had reached `actor` by `at_ns`, of those of one moment the first by sender."""
+        last = _last(self._arrivals.get(actor), at_ns)
+        if last is None:
+            return None
+        times_ns, came = self._arrivals[actor]
+        return came[bisect_left(times_ns, last.arrival_ns)]
 
 
 def _by_actor(rows: Iterable[_Row], who: str) -> dict[str, list[_Row]]:

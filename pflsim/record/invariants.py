@@ -26,6 +26,8 @@ class Facts:
     links: Links
     is_virtual: bool = True
     """Under the wall clock what an actor does between two events takes real time, of which the model knows nothing."""
+    is_whole: bool = True
+    """Whether the run is done, so that everybody has told everything."""
 
     @classmethod
     def read(cls, reader: Reader, links: Links, is_virtual: bool = True) -> "Facts":
@@ -92,7 +94,8 @@ def _work_lasts_from_work_to_answer(facts: Facts) -> Iterator[str]:
 
 
 _ANSWERS_OF = (
-    "SELECT kind, sequence, departure_ns FROM sent WHERE sender = ? AND kind IN ('RESULT', 'GONE') AND header_bytes > 0"
+    "SELECT kind, sequence, departure_ns FROM sent WHERE sender = ? AND kind IN ('RESULT', 'GONE', 'LOSS') "
+    "AND header_bytes > 0"
 )
 """What was cancelled before it left has no bytes."""
 
@@ -131,9 +134,9 @@ def _work_is_answered_at_most_once(facts: Facts) -> Iterator[str]:
     asked: defaultdict[str, list[int]] = defaultdict(list)
     answered: defaultdict[str, list[int]] = defaultdict(list)
     for one in facts.history.transits():  # what was cut off or lost on the way has answered nothing
-        if one.kind == "WORK":
+        if one.kind in ("WORK", "PROBE"):
             asked[one.receiver].append(one.arrival_ns)
-        elif one.kind in ("RESULT", "GONE"):
+        elif one.kind in ("RESULT", "GONE", "LOSS"):
             answered[one.sender].append(one.departure_ns)
     for actor, departures_ns in answered.items():
         arrivals_ns = sorted(asked[actor])
@@ -155,6 +158,7 @@ INVARIANTS: dict[str, Callable[[Facts], Iterator[str]]] = {
     "every WORK is answered at most once": _work_is_answered_at_most_once,
 }
 
+_NEEDS_ALL = ("completion = dispatch + duration", "sent = received + lost")
 _NEEDS_SPANS = ("completion = dispatch + duration", "an actor does one thing at a time")
 
 
@@ -165,7 +169,9 @@ def checks(facts: Facts) -> list[Check]:
 
 def _checked(name: str, violations: Callable[[Facts], Iterator[str]], facts: Facts) -> Check:
     if name in _NEEDS_SPANS and not facts.history.spans:
-        return Check(name, not_checked="the run kept no spans")
+        return Check(name, not_checked="the record has no spans")
+    if name in _NEEDS_ALL and not facts.is_whole:
+        return Check(name, not_checked="the run is not done, and not all has been told of it")
     if name == "completion = dispatch + duration" and not facts.is_virtual:
         return Check(name, not_checked="under the wall clock what is between two events takes real time")
     return Check(name, tuple(violations(facts)))

@@ -18,6 +18,7 @@ from pflsim.timing.links import Links, wire_bytes
 class Message(NamedTuple):
     """A message of the method as it was sent."""
 
+    kind: str
     sender: str
     receiver: str
     sequence: int
@@ -26,18 +27,24 @@ class Message(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """One client's work in a round: what it was sent, and what it answered."""
+    """One client's work in a round, or what it does to tell its loss: what it was sent, and what it answered."""
 
     client: str
     number: int  # how many visits it had before
     work: Message
     result: Message
 
+    @property
+    def is_probe(self) -> bool:
+        """Whether only its loss was wanted."""
+        return self.work.kind == "PROBE"
+
 
 class RecordedRound(NamedTuple):
     """A synchronous round that has ended, its visits in the order in which the server asked for them."""
 
     period: Period
+    probes: tuple[Visit, ...]  # whose losses were asked for first
     visits: tuple[Visit, ...]
 
 
@@ -48,25 +55,29 @@ def recorded_rounds(reader: Reader) -> list[RecordedRound]:
         "WHERE channel = 'data' ORDER BY sender, sequence"
     )
     asked: defaultdict[int, list[Message]] = defaultdict(list)
-    answers: dict[tuple[int, str], Message] = {}
-    for round_, kind, *message in reader.query(select):
+    answers: dict[tuple[int, str, str], Message] = {}
+    for round_, *message in reader.query(select):
         sent = Message(*message)
-        if kind == "WORK":
+        if sent.kind in _ANSWER:
             asked[round_].append(sent)
-        elif kind == "RESULT":
-            answers[round_, sent.sender] = sent
+        else:
+            answers[round_, sent.kind, sent.sender] = sent
     visited: Counter[str] = Counter()
     rounds = []
     for row in reader.query("SELECT round, start_ns, end_ns FROM rounds ORDER BY round"):
         period, visits = Period(*row), []
         for work in asked[period.round]:
-            result = answers.get((period.round, work.receiver))
+            result = answers.get((period.round, _ANSWER[work.kind], work.receiver))
             if result is None:
                 raise ValueError(f"{work.receiver} did not answer in round {period.round}")
-            visits.append(Visit(work.receiver, visited[work.receiver], work, result))
-            visited[work.receiver] += 1
-        rounds.append(RecordedRound(period, tuple(visits)))
+            visits.append(visit := Visit(work.receiver, visited[work.receiver], work, result))
+            visited[work.receiver] += not visit.is_probe
+        probes = tuple(visit for visit in visits if visit.is_probe)
+        rounds.append(RecordedRound(period, probes, tuple(visit for visit in visits if not visit.is_probe)))
     return rounds
+
+
+_ANSWER = {"WORK": "RESULT", "PROBE": "LOSS"}
 
 
 class Retiming:
@@ -96,18 +107,25 @@ class Retiming:
         return periods
 
     def _end_ns(self, one: RecordedRound, start_ns: int) -> int:
+        now_ns = self._exchange(one.probes, one.period.round, start_ns)
+        return self._exchange(one.visits, one.period.round, now_ns) + self._server_ns(one)
+
+    def _exchange(self, visits: Sequence[Visit], round: int, start_ns: int) -> int:
+        """When the last answer has come, if the server asks at `start_ns`."""
         downlink, now_ns = self._links.downlink(SERVER), start_ns
-        self._send(SERVER, start_ns, [visit.work for visit in one.visits])
-        for visit in one.visits:
+        self._send(SERVER, start_ns, [visit.work for visit in visits])
+        for visit in visits:
             arrival_ns, _ = self._links.downlink(visit.client).take()
-            done_ns = arrival_ns + self._work_ns(visit, one.period.round)
+            done_ns = arrival_ns + self._work_ns(visit, round)
             self._send(visit.client, done_ns, [visit.result])
-        for _ in one.visits:
+        for _ in visits:
             now_ns, _ = downlink.take()
-        return now_ns + self._server_ns(one)
+        return now_ns
 
     def _send(self, sender: str, now_ns: int, messages: Sequence[Message]) -> None:
         """Put messages that leave at one instant on the way to their receivers' downlinks."""
+        if not messages:
+            return
         transfers = [
             self._links.transfer(sender, one.receiver, wire_bytes([one.header_bytes, *self._frames(one)]), one.sequence)
             for one in messages

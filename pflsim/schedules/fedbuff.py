@@ -21,6 +21,7 @@ class FedBuff(WithoutRounds):
 
     buffer: int = 10  # K
     rate: float = 1.0  # eta_g
+    unique: bool = False  # who has answered into a buffer gets no work until it is folded in
 
     def check(self, clients: int, method: Any) -> list[str]:
         """Raises DescriptionError for what cannot work; returns warnings."""
@@ -28,6 +29,9 @@ class FedBuff(WithoutRounds):
             raise DescriptionError("schedule.buffer", self.buffer, f"must be 1 to {_LARGEST_BUFFER:,}")
         if not self.rate > 0:
             raise DescriptionError("schedule.rate", self.rate, "must be above 0")
+        if self.unique and self.buffer > clients:
+            expected = f"with unique = true must be 1 to {clients}, the number of clients"
+            raise DescriptionError("schedule.buffer", self.buffer, expected)
         if not hasattr(method, "server_buffer"):
             reason = "has no buffered form (server_buffer): use a schedule with rounds"
             raise DescriptionError("schedule.kind", "fedbuff", f"{type(method).__name__} {reason}")
@@ -41,7 +45,12 @@ class FedBuff(WithoutRounds):
         """All of them, when the buffer is full."""
         return sorted(taken, key=lambda answer: answer.client) if len(taken) == self.buffer else []
 
-    def fold(self, method: Any, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
+    def may_work(self, idle: Sequence[int], taken: Sequence[Answer]) -> list[int]:
+        """All of them; with `unique` those who are not in the buffer."""
+        buffered = {answer.client for answer in taken} if self.unique else set()
+        return [client for client in idle if client not in buffered]
+
+    def fold(self, method: Any, all: Tensors, answers: Sequence[Answer], round: Round, version: int) -> Tensors:
         """The server's state after a full buffer."""
         weights = [self.rate * self.weight(answer.age) for answer in answers]
         changed: Tensors = method.server_buffer(all, answers, weights, round)

@@ -9,8 +9,9 @@ A table may begin with a preset and say only what is different: `devices = { pre
 
 A speed is a number or a preset's name. `pflsim.timing.families` has the kinds and their settings. Besides those:
 
-    jitter     per-visit noise on a client's computing time, a factor with mean 1: a number is the standard deviation
-               of its natural logarithm (log-normal), "exponential" makes each visit's time exponential
+    jitter     noise on a client's computing time, a factor with mean 1 that is drawn for each piece of work, also for
+               one that is done again because it was lost or cancelled: a number is the standard deviation of its
+               natural logarithm (log-normal), "exponential" makes the time of each piece exponential
     correlate  "size": speeds go with the clients' training samples; "label": clients with the same main label have
                neighbouring speeds (in an order of labels that is drawn); "none", the default: neither
     strength   how much: 1 is sorted (by size: who has most data is fastest), 0 random, about the rank correlation;

@@ -91,7 +91,7 @@ class Faults:
     """
 
     def __init__(self, tables: Sequence[Mapping[str, Any]], actors: Sequence[str], seed: int) -> None:
-        self.faults = tuple(_fault(number, table, actors) for number, table in enumerate(tables))
+        self.faults = tuple(_counted(number, table, actors) for number, table in enumerate(tables))
         self._seed = seed
         self._of_kind = {kind: tuple(one for one in self.faults if one.kind == kind) for kind in KINDS}
 
@@ -177,17 +177,23 @@ class _Dates:
 
 @dataclass(frozen=True, kw_only=True)
 class _Crash(_Dates):
+    """The clients are gone, what they work on is lost, and they come back with their private state or without."""
+
     clients: list[Name]
     keeps_state: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Partition(_Dates):
+    """Messages between the groups wait until it heals; one that never heals loses them."""
+
     groups: list[list[Name]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _SlowLink(_Dates):
+    """Messages from and to the clients take `factor` times as long to put out."""
+
     factor: float
     clients: list[Name] | None = None
 
@@ -199,18 +205,39 @@ class _Struck(_Dates):
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Lose(_Struck):
+    """Each message is lost with this probability."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Duplicate(_Struck):
+    """Each message arrives twice with this probability, which changes nothing but the bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Reorder(_Struck):
+    """Each message is held back with this probability, by up to `delay_s`, and those behind it with it."""
+
     delay_s: float
 
 
 KINDS: dict[str, type[_Dates]] = {
     "crash": _Crash,
-    "duplicate": _Struck,
-    "lose": _Struck,
+    "duplicate": _Duplicate,
+    "lose": _Lose,
     "partition": _Partition,
     "reorder": _Reorder,
     "slow-link": _SlowLink,
 }
+
+
+def _counted(number: int, table: object, actors: Sequence[str]) -> Fault:
+    """A fault; an error about it says how the tables are counted."""
+    try:
+        return _fault(number, table, actors)
+    except DescriptionError as problem:
+        expected = f"{problem.expected} (the first [[fault]] is fault.0)"
+        raise DescriptionError(problem.key, problem.value, expected) from problem
 
 
 def _fault(number: int, table: object, actors: Sequence[str]) -> Fault:
