@@ -30,9 +30,9 @@ def coordinator(port: CoordinatorPort, study: Study) -> None:
     _from_everybody(port, study, READY)
     port.recorder.tell("events", port.name, "began", f"{len(study.names)} peers", port.now_ns, host_seconds())
     port.recorder.flush()
+    port.begin()  # for everybody: the stamp of BEGIN says since when time counts
     for name in study.names:
         port.send(name, BEGIN)
-    port.begin()
     began_s = host_seconds()
     finished = _from_everybody(port, study, FINISHED)
     _stop(port, study, finished, began_s)

@@ -61,7 +61,6 @@ def _meet(port: PeerPort, study: Study, number: int) -> None:
     port.expect(COORDINATOR, BEGIN)
     port.send(COORDINATOR, READY)
     port.recv("control")
-    port.begin()
     port.awaits = ""
 
 

@@ -57,8 +57,8 @@ class Appointments:
         return [(float(graph[other]), float(mixing[other])) for other in others]
 
     def _active(self, round: int) -> np.ndarray:
-        drawn = stream(self._seed, "active", round).random(self._clients)
-        return np.asarray(drawn < self._schedule.active)
+        active: np.ndarray = stream(self._seed, "active", round).random(self._clients) < self._schedule.active
+        return active
 
     def _drawn_for_round(self, round: int) -> np.ndarray:
         """Whether k sends to l in a round, [N, N]."""
