@@ -24,7 +24,7 @@ REQUIRED = (
     "server_step",
     "client_model",
 )
-OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival", "server_buffer", "mixes")
+OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival", "server_buffer", "mixes", "pools")
 
 
 class Method(Protocol):
@@ -38,6 +38,7 @@ class Method(Protocol):
     - server_arrival(all, answer, weight, round) -> all   the asynchronous form: weight is alpha s(age), and
                                                `answer.weight` is s(age), for a method that mixes nothing
     - mixes = False                            such a method: its arrivals know no alpha
+    - pools = True                             no federated method: all training data are moved to client 0
     - server_buffer(all, answers, weights, round) -> all   the buffered form: weights are rate s(age)
     """
 

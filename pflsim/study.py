@@ -60,7 +60,6 @@ class Study:
         self.schedule = self._schedule()
         self.training = description.training
         self.data: Data = load_data(description.data.model_dump(), description.run.seed.data, len(self.names))
-        self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
         model = description.model.model_dump()
         self.network: Network = load_model(
             model, self.data.shape, self.data.classes, stream(description.run.seed.init, "model")
@@ -68,8 +67,12 @@ class Study:
         self._x, self._y = torch.from_numpy(self.data.x), torch.from_numpy(self.data.y)
         self.initial = self.network.initial(stream(description.run.seed.init, "init"))
         self.federation = self._federation()
+        if getattr(self.method, "pools", False):
+            self._pool()
+        self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
         self._check_cohort()
-        require_batches(self.network, self.training, self.names, self.federation.sizes.tolist(), self._evaluated())
+        sizes = [len(part.train) for part in self.data.partition.parts]
+        require_batches(self.network, self.training, self.names, sizes, self._evaluated())
         self.devices = Devices(
             description.devices,
             self.names,
@@ -281,6 +284,12 @@ class Study:
     def promises(self) -> bool:
         """Whether clients tell, when they start to work, before when they will not answer."""
         return self.schedule.promises or not self.presence.is_certain or bool(self.faults)
+
+    def _pool(self) -> None:
+        """Move all training data to client 0; the federation stays what it was before the data left."""
+        self.warnings.append("data leaves the clients: all training data lie at the first of them")
+        partition = self.data.partition.pooled()
+        self.data = replace(self.data, partition=partition, report=partition.report(self.data.y))
 
     def _check_losses(self) -> None:
         """A message that never arrives must not be waited for without end."""

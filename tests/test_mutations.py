@@ -44,7 +44,8 @@ def became(request, tmp_path_factory):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
 def test_the_test_that_a_mutation_names_fails(mutation, became):
-    assert became[mutation] == KILLED
+    verdict = became[mutation]
+    assert verdict == KILLED
 
 
 @pytest.mark.slow
