@@ -30,7 +30,7 @@ class Client:
     id: int
     n_samples: int  # training samples, n_i
     labels: tuple[int, ...]  # the labels that occur in its training samples
-    initial: torch.Tensor  # w0 [d], the same for everybody
+    initial: torch.Tensor  # w0 [d], the same for everybody with this model
     layout: Layout
     training: Training
     seed: int
@@ -53,6 +53,7 @@ class Federation:
     layout: Layout
     training: Training
     seed: int
+    public: int = 0  # samples that everybody has, without labels
 
     @cached_property
     def lambda_max(self) -> float:

@@ -24,7 +24,18 @@ REQUIRED = (
     "server_step",
     "client_model",
 )
-OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival", "server_buffer", "mixes")
+OPTIONAL = (
+    "check",
+    "participants",
+    "measures",
+    "server_work",
+    "server_arrival",
+    "server_buffer",
+    "mixes",
+    "pools",
+    "needs_public",
+    "any_model",
+)
 
 
 class Method(Protocol):
@@ -38,6 +49,9 @@ class Method(Protocol):
     - server_arrival(all, answer, weight, round) -> all   the asynchronous form: weight is alpha s(age), and
                                                `answer.weight` is s(age), for a method that mixes nothing
     - mixes = False                            such a method: its arrivals know no alpha
+    - pools = True                             no federated method: all training data are moved to client 0
+    - needs_public = True                      a tenth of the data is set aside for everybody, if nothing else is said
+    - any_model = True                         clients may have different models (`model.others`)
     - server_buffer(all, answers, weights, round) -> all   the buffered form: weights are rate s(age)
     """
 

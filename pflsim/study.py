@@ -43,6 +43,7 @@ BACKWARD_PER_FORWARD = 2.0
 """A backward pass multiplies by each weight matrix twice, a forward pass once."""
 
 _BEFORE_THE_FIRST_VISIT = -1
+_PUBLIC_SHARE = 0.1
 _PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn")
 
 
@@ -59,17 +60,21 @@ class Study:
             self.method, self.method_name = self._method(description.algorithm), description.algorithm.name
         self.schedule = self._schedule()
         self.training = description.training
-        self.data: Data = load_data(description.data.model_dump(), description.run.seed.data, len(self.names))
-        self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
-        model = description.model.model_dump()
-        self.network: Network = load_model(
-            model, self.data.shape, self.data.classes, stream(description.run.seed.init, "model")
-        )
+        self.data: Data = load_data(self._data_table(), description.run.seed.data, len(self.names))
+        self.networks = self._networks()
         self._x, self._y = torch.from_numpy(self.data.x), torch.from_numpy(self.data.y)
-        self.initial = self.network.initial(stream(description.run.seed.init, "init"))
+        self._public = self._x[torch.from_numpy(self.data.public)] if len(self.data.public) else None
+        init = description.run.seed.init
+        self._initials = [network.initial(stream(init, "init")) for network in self.networks]
+        self.initial = self._initials[0]
         self.federation = self._federation()
+        if getattr(self.method, "pools", False):
+            self._pool()
+        self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
         self._check_cohort()
-        require_batches(self.network, self.training, self.names, self.federation.sizes.tolist(), self._evaluated())
+        sizes = [len(part.train) for part in self.data.partition.parts]
+        for network in self.networks:
+            require_batches(network, self.training, self.names, sizes, self._evaluated())
         self.devices = Devices(
             description.devices,
             self.names,
@@ -125,8 +130,8 @@ class Study:
             id=number,
             n_samples=len(part.train),
             labels=self.federation.labels[number],
-            initial=self.initial,
-            layout=self.network.layout,
+            initial=self._initials[number % len(self.networks)],
+            layout=self.network_of(number).layout,
             training=self.training,
             seed=self.description.run.seed.train,
             task=self.task(number, _BEFORE_THE_FIRST_VISIT, 0),
@@ -135,7 +140,17 @@ class Study:
     def task(self, client: int, visit: int, round: int) -> Task:
         """A client's problem for one visit."""
         part, seed = self.data.partition.parts[client], self.description.run.seed.train
-        return Task(self.network, self._x, self._y, part, self.training, seed, client, visit, round)
+        data = (self._x, self._y, part, self.training, seed)
+        return Task(self.network_of(client), *data, client, visit, round, public=self._public)
+
+    @property
+    def network(self) -> Network:
+        """The model that the description names first; in most runs there is no other."""
+        return self.networks[0]
+
+    def network_of(self, client: int) -> Network:
+        """The model of a client: clients take the models of the description in turn."""
+        return self.networks[client % len(self.networks)]
 
     def round(
         self, number: int, *, candidates: Sequence[int] | None = None, losses: Mapping[int, float] | None = None
@@ -236,11 +251,11 @@ class Study:
 
     def work_ns(self, actor: str, work: Work, attempt: int) -> int:
         """Simulated nanoseconds that `work` takes on the device of `actor`, as the so-manieth that it is given."""
-        return self.devices.work_ns(actor, self._flops(work), attempt)
+        return self.devices.work_ns(actor, self._flops(work, self.number_of[actor]), attempt)
 
-    def _flops(self, work: Work) -> float:
+    def _flops(self, work: Work, client: int) -> float:
         passes = work.forward_samples + BACKWARD_PER_FORWARD * work.backward_samples
-        return passes * self.network.forward_flops
+        return passes * self.network_of(client).forward_flops
 
     def server_work_ns(self, answers: Sequence[Answer]) -> int:
         """Simulated nanoseconds that folding in `answers` takes: a multiplication and an addition per number."""
@@ -293,6 +308,32 @@ class Study:
         """Whether clients tell, when they start to work, before when they will not answer."""
         return self.schedule.promises or not self.presence.is_certain or bool(self.faults)
 
+    def _data_table(self) -> dict[str, Any]:
+        """The description's `[data]`, with public data where the method needs them and nothing is said of them."""
+        table = self.description.data.model_dump()
+        if not getattr(self.method, "needs_public", False) or table.get("public_share") is not None:
+            return table
+        told = (
+            f"data.public_share is {_PUBLIC_SHARE}, as {self.method_name} needs public data; say so in the description"
+        )
+        self.warnings.append(f"{told} if other methods run beside it, or they train on more")
+        return table | {"public_share": _PUBLIC_SHARE}
+
+    def _networks(self) -> list[Network]:
+        """The models that clients take in turn: the description's, and what it has as `model.others`."""
+        table, init = self.description.model.model_dump(), self.description.run.seed.init
+        others = table.pop("others", [])
+        if not isinstance(others, list) or not all(isinstance(other, Mapping) for other in others):
+            raise DescriptionError("model.others", others, 'must be a list of tables such as { name = "mlr" }')
+        shape, classes = self.data.shape, self.data.classes
+        return [load_model(one, shape, classes, stream(init, "model")) for one in (table, *others)]
+
+    def _pool(self) -> None:
+        """Move all training data to client 0; the federation stays what it was before the data left."""
+        self.warnings.append("data leaves the clients: all training data lie at the first of them")
+        partition = self.data.partition.pooled()
+        self.data = replace(self.data, partition=partition, report=partition.report(self.data.y))
+
     def _check_losses(self) -> None:
         """A message that never arrives must not be waited for without end."""
         fault, kind = self.faults.can_lose, self.description.schedule.kind
@@ -339,7 +380,7 @@ class Study:
         down = self._first_down()
         self._down_bytes = _bytes(down)
         works = [self.method.client_work(self.task(client, 0, 0), down) for client in self.federation.clients]
-        flops = [self._flops(work) for work in works]
+        flops = [self._flops(work, client) for client, work in enumerate(works)]
         if self.training.local_s is not None:
             speeds = [self.devices.device(name).flops_per_second for name in self.names]
             flops = [min(work, speed * self.training.local_s) for work, speed in zip(flops, speeds, strict=True)]
@@ -362,6 +403,10 @@ class Study:
         return catalogue.made(found, "algorithm.name", table.name, object, **settings)
 
     def _checked(self, method: Any) -> list[str]:
+        if len(self.networks) > 1 and not getattr(method, "any_model", False):
+            others = self.description.model.settings["others"]
+            reason = "the method needs the same model at every client; local and fedmd take different ones"
+            raise DescriptionError("model.others", others, reason)
         return list(method.check(self.federation)) if hasattr(method, "check") else []
 
     def _federation(self) -> Federation:
@@ -377,6 +422,7 @@ class Study:
             layout=self.network.layout,
             training=self.training,
             seed=self.description.run.seed.train,
+            public=len(self.data.public),
         )
 
     def _evaluated(self) -> list[int]:

@@ -179,6 +179,7 @@ def classification(
     nothing = np.array([], dtype=np.int64)
     rows = [np.arange(low, high) for low, high in itertools.pairwise(starts)]
     parts = [SimpleNamespace(train=own[:-3], validation=nothing, test=own[-3:]) for own in rows]
+    public = torch.from_numpy(rng.normal(size=(11, 4)).astype(np.float32))
     w0 = net.initial(stream(seed, "init"))
     facts = (
         range(clients),
@@ -190,6 +191,8 @@ def classification(
         chosen,
     )
     return Study(
-        Federation(*facts, seed),
-        lambda i, visit, round: kind_of_task(net, x, torch.from_numpy(y), parts[i], chosen, seed, i, visit, round),
+        Federation(*facts, seed, public=len(public)),
+        lambda i, visit, round: kind_of_task(
+            net, x, torch.from_numpy(y), parts[i], chosen, seed, i, visit, round, public=public
+        ),
     )

@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "errors",
     "rng",
     "federation",
+    "stragglers",
     "topology",
     "learning.vector",
     "learning.task",

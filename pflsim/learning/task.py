@@ -92,6 +92,7 @@ class Task:
     visit: int
     round: int
     limit: int | None = None  # the most steps that the time allows
+    public: Tensor | None = None  # [p, ...] samples that everybody has, without labels
     spent: Work = field(default_factory=Work)  # what was really done so far; evaluation does not count
 
     @property
