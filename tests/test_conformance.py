@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "rng",
     "federation",
     "topology",
+    "learning.simplex",
     "learning.vector",
     "learning.task",
     "learning.whole_data",
