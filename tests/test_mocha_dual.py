@@ -126,6 +126,15 @@ def test_the_relation_is_learned_after_so_many_visits_and_the_models_follow_it()
     near(found["personalised"], after.all["w"][1].float())
 
 
+def test_the_relation_is_not_learned_before_everybody_has_answered() -> None:
+    problem = classification(3)
+    method = MochaDual(0.1, relate_every=1)
+    ran = run(method, problem, 6, draw=lambda _, number: [0, 1] if number < 5 else [2])
+    near(ran.server[5]["sigma"], torch.eye(3).double() / 3)
+    near(ran.all["sigma"], _related(ran.server[5]["w"] + (ran.all["b"] - ran.server[5]["b"]) / 0.3))
+    assert ran.all["answers"].tolist() == [0, 0, 0]
+
+
 def test_an_arrival_replaces_its_row_and_moves_all_models_that_are_related() -> None:
     problem = classification(3)
     there, method = Round(0, (), problem.federation, 0.05), Given(0.5, relate_every=0)

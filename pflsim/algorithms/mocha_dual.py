@@ -20,7 +20,8 @@ Communication per visit: 1 vector [d] down (w_t) and two numbers, 1 up (b_t). Co
 the training's steps have, a product and an addition each (charged as a sample forward and backward).
 State: B, W [N, d] and Sigma [N, N] at the server; a [n_t, C] and b_t [d] at the client, all from 0: w0 is not used. Who
 is not drawn keeps them. Sigma = I / N at first, which relates nobody; it is learned anew after `relate_every` visits of
-the average client (0: never, and then this is N support vector machines), with eigenvalues from 1e-7.
+the average client, as soon as everybody has answered since (one that had not would be held to be unrelated to all, and
+later move without bounds); 0: never, and then this is N support vector machines. No eigenvalue is below 1e-7.
 Asynchronous form: an arrival replaces b_t and moves all rows of W by what has changed; no alpha, and no weight for its
 age, as B must stay what the a_i say.
 
@@ -93,7 +94,7 @@ class MochaDual:
 
     def server_init(self, federation: Federation) -> Tensors:
         N, d = len(federation.clients), len(federation.initial)
-        b, none = torch.zeros(N, d, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
+        b, none = torch.zeros(N, d, dtype=torch.float64), torch.zeros(N, dtype=torch.int64)
         return {"b": b, "w": b, "sigma": torch.eye(N, dtype=torch.float64) / N, "answers": none}
 
     def server_down(self, all: Tensors, client: int, round: Round) -> Tensors:
@@ -105,17 +106,16 @@ class MochaDual:
         }
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
-        b, w, sigma = all["b"].clone(), all["w"].clone(), all["sigma"]
+        b, w, sigma, count = all["b"].clone(), all["w"].clone(), all["sigma"], all["answers"].clone()
         for answer in answers:
             change = answer.up["b"].double() - b[answer.client]
             b[answer.client] += change
             w.addr_(sigma[:, answer.client], change, alpha=1.0 / self.lam)
-        count = int(all["answers"]) + len(answers)
-        due = self.relate_every * len(b)
-        if due and count // due > int(all["answers"]) // due:
-            sigma = _related(w)
+            count[answer.client] += 1
+        if self.relate_every and count.min() > 0 and count.sum() >= self.relate_every * len(b):
+            sigma, count = _related(w), torch.zeros_like(count)
             w = sigma @ b / self.lam
-        return {"b": b, "w": w, "sigma": sigma, "answers": torch.tensor([count])}
+        return {"b": b, "w": w, "sigma": sigma, "answers": count}
 
     def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
         return self.server_step(all, [answer], round)
