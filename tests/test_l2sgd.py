@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 import torch
 
+from nodes.sequential import run_sequentially
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.l2sgd import L2SGD
 from pflsim.algorithms.local import Local
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.task import Task, Work
+from pflsim.spec import validate
+from pflsim.study import Study as BuiltStudy
+from tests.launching import description
 from tests.mixing import ROUNDS, close, near, personal, same, some, two_clients
 from tests.problems import Study, classification, least_squares, quadratics
 from tests.rounds import models, run
@@ -217,6 +221,33 @@ def test_a_visit_takes_as_many_of_its_steps_as_the_time_allows() -> None:
     method = L2SGD()
     found = method.client_step(method.client_init(problem.client(0)), down, task)[0]["x"]
     same(found, task.sgd(problem.federation.initial, steps=2, step_size=0.05 / 0.8))
+
+
+@pytest.mark.parametrize("budget", ["local_s", "partial"])
+def test_time_that_is_enough_cuts_no_visit_to_the_usual_number_of_steps(budget: str) -> None:
+    """The coins give some visits more steps than `training.local_steps`; a budget cuts only what does not fit."""
+
+    def run_of(seconds: float | None) -> tuple[str, list[int]]:
+        tables = description(
+            algorithm={"name": "l2sgd", "p": 0.2},
+            devices={"kind": "constant", "flops_per_second": 1e6, "server_flops_per_second": 1e9},
+            links="ideal",
+        )
+        if budget == "local_s" and seconds is not None:
+            tables = description(tables, training__local_s=seconds)
+        if budget == "partial":
+            deadline = {"kind": "deadline", "cohort": 4, "over": 1.0, "late": "partial"}
+            tables = description(tables, schedule=deadline | {"deadline_s": seconds or 1e6})
+        played = run_sequentially(BuiltStudy(validate(tables), b"8 bytes."))
+        spans = [fact[4] - fact[3] for fact in played.facts if fact[0] == "spans" and fact[2] == "compute"]
+        return played.finished()["digest"], spans
+
+    step_ns = 10 * 3 * 2 * 20 * 4 * 1000  # 10 samples, forward and backward, through 20 features and 4 classes
+    whole, spans = run_of(None)
+    assert max(spans) >= 4 * step_ns  # the usual number is 3
+    assert run_of(100.0) == (whole, spans)
+    cut, cut_spans = run_of(2.5 * step_ns / 1e9)
+    assert cut != whole and max(cut_spans) == 2 * step_ns
 
 
 def test_an_arrival_replaces_its_model_whatever_its_age() -> None:
