@@ -173,26 +173,26 @@ class Study:
         """
         task = self.task(client, visit, message.round - 1)
         if self.training.local_s is not None:
-            task = replace(
-                task, limit=max(1, self._steps_within(task, message.tensors, attempt, self.training.local_s * 1e9))
-            )
+            task = self._within(task, message.tensors, attempt, self.training.local_s * 1e9, least=1)
         until_ns = message.facts.get("until_ns")
         if until_ns is not None:
-            task = replace(task, limit=self._steps_within(task, message.tensors, attempt, until_ns - now_ns))
+            task = self._within(task, message.tensors, attempt, until_ns - now_ns)
             if not task.steps and task.n_samples:
                 return task, Work(), max(0, until_ns - now_ns)
         return task, *self._declared(task, message.tensors, attempt)
 
-    def _steps_within(self, task: Task, down: Tensors, attempt: int, most_ns: float) -> int:
-        """How many of a task's steps are done in so many simulated nanoseconds."""
+    def _within(self, task: Task, down: Tensors, attempt: int, most_ns: float, least: int = 0) -> Task:
+        """The task, cut to as many steps as are done in so many simulated nanoseconds, `least` at least."""
         if self._declared(task, down, attempt)[1] <= most_ns:
-            return task.steps
-        done, tried = 0, task.steps
+            return task
+        done, tried = 0, max(1, task.steps)
+        while self._declared(replace(task, limit=tried), down, attempt)[1] <= most_ns:  # a method may take more than the usual
+            done, tried = tried, 2 * tried
         while tried - done > 1:  # `done` steps are done by then, `tried` are not
             middle = (done + tried) // 2
             fits = self._declared(replace(task, limit=middle), down, attempt)[1] <= most_ns
             done, tried = (middle, tried) if fits else (done, middle)
-        return done
+        return replace(task, limit=max(least, done))
 
     def _declared(self, task: Task, down: Tensors, attempt: int) -> tuple[Work, int]:
         """The work that the method does in a visit, and its simulated nanoseconds."""
