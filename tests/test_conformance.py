@@ -22,6 +22,12 @@ from tests.rounds import models, run
 
 METHODS = catalogue.names("algorithms")
 MAY_IMPORT = {
+    "algorithms.cgpfl",
+    "clustering.geometry",
+    "clustering.kmeans",
+    "clustering.labels",
+    "clustering.merging",
+    "clustering.uploads",
     "errors",
     "rng",
     "federation",
