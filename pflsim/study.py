@@ -365,6 +365,7 @@ class Study:
             layout=self.network.layout,
             training=self.training,
             seed=self.description.run.seed.train,
+            new_initial=self.network.initial,
         )
 
     def _evaluated(self) -> list[int]:

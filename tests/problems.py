@@ -65,6 +65,7 @@ class LeastSquares:
         return a.T @ (a @ w - self.y[batch]) / len(batch)
 
     def loss(self, w: torch.Tensor) -> float:
+        self.spent = Work(self.spent.forward_samples + self.n_samples, self.spent.backward_samples)
         return float(((self.a @ w - self.y) ** 2).mean() / 2)
 
     def sgd(
@@ -152,6 +153,7 @@ def study(
         layout=None,  # no method of these tests looks inside a vector
         training=chosen,
         seed=seed,
+        new_initial=lambda rng: torch.from_numpy(rng.normal(size=data[0][0].shape[1])),
     )
     return Study(federation, lambda i, visit, round: LeastSquares(*data[i], chosen, i, visit, round, seed, stream_of))
 
@@ -190,6 +192,6 @@ def classification(
         chosen,
     )
     return Study(
-        Federation(*facts, seed),
+        Federation(*facts, seed, net.initial),
         lambda i, visit, round: kind_of_task(net, x, torch.from_numpy(y), parts[i], chosen, seed, i, visit, round),
     )

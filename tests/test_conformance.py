@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "rng",
     "federation",
     "topology",
+    "learning.loss",
     "learning.vector",
     "learning.task",
     "learning.whole_data",

@@ -41,9 +41,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from pflsim.clustering.geometry import gram, squared_distances
 from pflsim.clustering.kmeans import flops, kmeans
-from pflsim.clustering.labels import NONE, aligned
+from pflsim.clustering.labels import NONE, aligned, nearest
 from pflsim.clustering.uploads import last_uploads, remember
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_number, require_stable
@@ -147,7 +146,8 @@ class CGPFL:
             return self._regrouped(all, uploads, None, round)
         if not has_clusters:
             return all
-        k = _nearest(w, all)
+        active = _active(all)
+        k = active[nearest(w, [all["omega"][k] for k in active])]
         labels, omega = all["labels"].clone(), all["omega"].clone()
         labels[i] = k
         omega[k] = mixed(omega[k], w, self.alpha * answer.weight / int((labels == k).sum()))
@@ -262,10 +262,3 @@ def _middle(all: Tensors) -> torch.Tensor:
     active = _active(all)
     mean = average([all["omega"][k] for k in active], [1.0] * len(active))
     return all["omega"][0] if mean is None else mean
-
-
-def _nearest(w: torch.Tensor, all: Tensors) -> int:
-    """The cluster with members whose omega is nearest to `w`; of equally near ones the first."""
-    active = _active(all)
-    distances = squared_distances(gram([w, *(all["omega"][k] for k in active)], w))[0, 1:]
-    return active[int(distances.argmin())]

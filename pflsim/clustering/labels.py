@@ -23,6 +23,11 @@ def means(
     return found
 
 
+def nearest(point: torch.Tensor, centres: Sequence[torch.Tensor]) -> int:
+    """Which of the centres [d] is nearest to `point` [d]; of equally near ones the first."""
+    return int(squared_distances(gram([point, *centres], point))[0, 1:].argmin())
+
+
 def aligned(
     labels: np.ndarray,
     before: np.ndarray,

@@ -27,7 +27,8 @@ class FedAsync(WithoutRounds):
         if self.alpha is not None and not getattr(method, "mixes", True):
             raise DescriptionError("schedule.alpha", self.alpha, f"{type(method).__name__} mixes nothing: leave it out")
         if not hasattr(method, "server_arrival"):
-            reason = "has no asynchronous form (server_arrival): use a schedule with rounds"
+            others = "fedbuff or a schedule" if hasattr(method, "server_buffer") else "a schedule"
+            reason = f"has no asynchronous form (server_arrival): use {others} with rounds"
             raise DescriptionError("schedule.kind", "fedasync", f"{type(method).__name__} {reason}")
         return super().check(clients, method)
 
