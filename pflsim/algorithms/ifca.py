@@ -33,7 +33,7 @@ import numpy as np
 import torch
 
 from pflsim.clustering.kmeans import kmeans
-from pflsim.clustering.labels import NONE, means, nearest
+from pflsim.clustering.labels import NONE, means, members, nearest
 from pflsim.clustering.uploads import last_uploads, remember
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_number
@@ -97,13 +97,12 @@ class IFCA:
         if len(all["x"]) < self.K:
             return self._begun(all, answers, round)
         x, labels = all["x"].clone(), self._labels(all, answers, round)
-        for k in set(labels):
-            own = [answer for answer, label in zip(answers, labels, strict=True) if label == k]
-            weights = [answer.weight for answer in own]
+        for k, own in members(labels):
+            weights = [answers[j].weight for j in own]
             if self.average == "model":
-                mean = average([answer.up["u"] for answer in own], weights)
+                mean = average([answers[j].up["u"] for j in own], weights)
             else:
-                slope = average([answer.up["g"] for answer in own], weights)
+                slope = average([answers[j].up["g"] for j in own], weights)
                 mean = None if slope is None else x[k] - round.step_size * sum(weights) / len(answers) * slope
             x[k] = x[k] if mean is None else mean
         return _after(all, x, answers, labels)
@@ -122,8 +121,7 @@ class IFCA:
         if len(all["x"]) < self.K:
             return self._begun(all, answers, round)
         x, labels = all["x"].clone(), self._labels(all, answers, round)
-        for k in set(labels):
-            own = [j for j, label in enumerate(labels) if label == k]
+        for k, own in members(labels):
             share = 1.0 if self.average == "model" else len(own) / len(answers)
             starts, ends = [_start(answers[j]) for j in own], [self._trained(answers[j], round) for j in own]
             x[k] = moved(x[k], starts, ends, [share * weights[j] for j in own])

@@ -1,6 +1,6 @@
 """Labels that keep their meaning from round to round, and the means of the clusters that they make."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -9,6 +9,14 @@ from pflsim.clustering.geometry import gram, squared_distances
 from pflsim.learning.vector import average
 
 NONE = -1  # the label of a client that is in no cluster
+
+
+def members(labels: Iterable[int]) -> list[tuple[int, list[int]]]:
+    """Each label that occurs, ascending, with the places at which it does; `NONE` is no label."""
+    places: dict[int, list[int]] = {}
+    for place, label in enumerate(labels):
+        places.setdefault(int(label), []).append(place)
+    return sorted((label, found) for label, found in places.items() if label != NONE)
 
 
 def means(
