@@ -2,7 +2,7 @@
 
 There is no base class. A method is a frozen dataclass whose fields are its settings and whose methods are
 pure: they change none of their arguments, keep nothing, and draw only from the `.rng(purpose)` of what they
-are given.
+are given. All models start from `initial`; who needs further starts draws them by `federation.new_initial`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -82,7 +82,7 @@ class CGPFL:
             if getattr(training, name):
                 reason = "cgpfl has steps of its own: set it to 0 (algorithm.mu is the weight decay of theta)"
                 raise DescriptionError(f"training.{name}", getattr(training, name), reason)
-        lam, warnings = self._lam(training), []
+        lam, warnings = _lambda(self, training), []
         if len(federation.clients) < self.K:
             warnings.append(f"algorithm.K = {self.K}: no more than {len(federation.clients)} clients have contexts")
         if self.outer == "lambda":
@@ -100,7 +100,7 @@ class CGPFL:
         eta_p, w0 = self.eta_p, client.initial
         if eta_p is None:
             L = smoothness(client.task, w0, client.rng("smoothness"))
-            eta_p = 1.0 / max(10.0, L + self._lam(client.training))
+            eta_p = 1.0 / max(10.0, L + _lambda(self, client.training))
         return {"theta": w0, "w": w0, "eta_p": torch.tensor(eta_p, dtype=torch.float64)}
 
     def client_work(self, task: Task, down: Tensors) -> Work:
@@ -109,7 +109,7 @@ class CGPFL:
     def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
         w = down["omega"]
         theta = you["theta"] if self.theta_init == "persist" else w
-        eta_p, lam = float(you["eta_p"]), self._lam(task.training)
+        eta_p, lam = float(you["eta_p"]), _lambda(self, task.training)
         beta = task.step_size * lam if self.outer == "lambda" else 2.0 * task.step_size / int(down["N"])
         for batch in task.batches(task.steps):
             if self.theta_init == "step":
@@ -203,10 +203,12 @@ class CGPFL:
         changed = torch.tensor(float((labels != before)[clients].mean()))
         return {**all, "omega": torch.stack(omega), "labels": torch.from_numpy(labels), "changed": changed}
 
-    def _lam(self, training: Training) -> float:
-        if self.lam is not None:
-            return self.lam
-        return _PAPERS_LAMBDA if training.step_size * _PAPERS_LAMBDA <= 1.0 else 1.0 / training.step_size
+
+def _lambda(method: CGPFL, training: Training) -> float:
+    """The setting, or what stands for it where it is left out."""
+    if method.lam is not None:
+        return method.lam
+    return _PAPERS_LAMBDA if training.step_size * _PAPERS_LAMBDA <= 1.0 else 1.0 / training.step_size
 
 
 def _check_ranges(method: CGPFL) -> None:
