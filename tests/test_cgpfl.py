@@ -8,14 +8,13 @@ import torch
 
 from pflsim.algorithms import cgpfl
 from pflsim.algorithms.cgpfl import CGPFL
-from pflsim.algorithms.cgpfl_heur import CGPFLHeur
 from pflsim.algorithms.local import Local
 from pflsim.algorithms.pfedme import PFedMe
 from pflsim.clustering.labels import NONE
 from pflsim.errors import DescriptionError
-from pflsim.federation import Answer, Round
-from tests.clusters import planted
-from tests.problems import classification, least_squares, quadratics
+from pflsim.federation import Answer
+from tests.clusters import answers_of, clients_at, planted, round_of, state
+from tests.problems import classification, least_squares
 from tests.rounds import models, run
 from tests.test_equivalences import all_of, near, same, some
 
@@ -30,32 +29,6 @@ def first(*numbers):
 @pytest.fixture(params=["least squares", "classification"])
 def problem(request):
     return least_squares() if request.param == "least squares" else classification()
-
-
-def clients_at(*optima, **training):
-    """f_i(w) = (1/2) (w - b_i)^2 in one dimension, from w0 = 0.1."""
-    return quadratics([np.eye(1)] * len(optima), [np.array([b]) for b in optima], **{"local_steps": 1, **training})
-
-
-def answers_of(*uploads, down=0.0, weights=None):
-    shares = weights or [1.0] * len(uploads)
-    sent = {"omega": torch.tensor([down], dtype=torch.float64)}
-    return [
-        Answer(i, {"w": torch.tensor([w], dtype=torch.float64)}, sent, 0, 5, weight)
-        for i, (w, weight) in enumerate(zip(uploads, shares, strict=True))
-    ]
-
-
-def state(omega, labels):
-    return {
-        "omega": torch.tensor(omega, dtype=torch.float64).unsqueeze(1),
-        "labels": torch.tensor(labels),
-        "changed": torch.tensor(0.0),
-    }
-
-
-def round_of(problem, number=1):
-    return Round(number, tuple(problem.federation.clients), problem.federation, 0.1)
 
 
 @pytest.mark.parametrize("start", ["persist", "round", "step"])
@@ -139,69 +112,6 @@ def test_e07_but_without_alignment_alpha_below_1_mixes_what_does_not_belong_toge
     monkeypatch.setattr(cgpfl, "kmeans", Shuffling(cgpfl.kmeans))
     shuffled = run(method, problem, ROUNDS)
     assert not torch.allclose(all_of(plain, "theta"), all_of(shuffled, "theta"), atol=1.0)
-
-
-def test_e08_cgpfl_heur_with_one_candidate_is_cgpfl_bit_for_bit(problem):
-    plain = run(CGPFL(K=2, alpha=0.7, **SETTINGS), problem, ROUNDS)
-    chosen = run(CGPFLHeur(K=2, least=2, alpha=0.7, **SETTINGS), problem, ROUNDS)
-    same(chosen.all["omega"], plain.all["omega"])
-    same(all_of(chosen, "theta"), all_of(plain, "theta"))
-
-
-@pytest.mark.parametrize("bound", ["relative", "clamped"])
-def test_e09_without_a_cost_there_is_one_context_and_with_nothing_else_as_many_as_may_be(bound):
-    problem = least_squares([7, 12, 9, 5, 8, 6])
-    assert len(run(CGPFLHeur(mu_h=0.0, bound=bound), problem, 1).all["omega"]) == 1
-    assert len(run(CGPFLHeur(mu_h=1e12, bound=bound), problem, 1).all["omega"]) == 3
-    assert len(run(CGPFLHeur(K=6, mu_h=1e12, bound=bound), problem, 1).all["omega"]) == 6
-
-
-def test_e09_equal_uploads_have_one_context():
-    ran = run(CGPFLHeur(lam=0.0, mu_h=1e12), least_squares(), 2)
-    assert ran.all["omega"].shape[0] == 1
-
-
-def test_the_heuristic_finds_planted_contexts_and_tells_its_curve():
-    problem = planted(groups=3, each=4)
-    ran = run(CGPFLHeur(eta_p=0.05), problem, 3)
-    measured = CGPFLHeur().measures(ran.all, round_of(problem))
-    assert (measured["K"], measured["clusters"], measured["changed"]) == (3, 3, 0.0)
-    assert measured["labels"].tolist() == (measured["labels"][:3].tolist() * 4)
-    assert len(measured["e"]) == 6 and measured["e"].argmin() == 2
-    assert measured["e"][0] == pytest.approx(1 + 10.0), "sqrt(1) + mu_h cost(1) / cost(1)"
-
-
-def test_the_bound_is_that_of_the_paper_and_weighs_by_samples():
-    problem = clients_at(0.0, 1.0, 4.0, 5.0)
-    federation = replace(problem.federation, sizes=np.array([10, 20, 30, 40]))
-    where = Round(0, (0, 1, 2, 3), federation, 0.1)
-    start = CGPFLHeur(bound="paper", mu_h=2.0).server_init(federation)
-    e = CGPFLHeur(bound="paper", mu_h=2.0).server_step(start, answers_of(0.0, 1.0, 4.0, 5.0), where)["e"].numpy()
-    complexity = [np.sqrt(K / 100 * np.log(np.e * 100)) for K in (1, 2)]
-    mean = 0.2 + 1.2 + 2.0
-    cost = [
-        0.1 * mean**2 + 0.2 * (1 - mean) ** 2 + 0.3 * (4 - mean) ** 2 + 0.4 * (5 - mean) ** 2,
-        0.3 * (2 / 9) + 0.7 * (12 / 49),  # two clusters of two points at distance 1, weights 1:2 and 3:4
-    ]
-    np.testing.assert_allclose(e, np.array(complexity) + 2.0 * np.array(cost), rtol=1e-12)
-
-
-def test_the_printed_bound_is_refused_where_its_logarithm_is_negative():
-    problem = least_squares([1, 1], d=9)
-    with pytest.raises(DescriptionError, match="log"):
-        CGPFLHeur(bound="paper").check(problem.federation)
-    assert CGPFLHeur(bound="clamped", eta_p=0.01).check(problem.federation) == []
-
-
-def test_the_heuristic_may_choose_again_and_clusters_begin_anew_where_k_changes():
-    problem = clients_at(0.0, 0.2, 9.0, 9.2)
-    method = CGPFLHeur(heur_rounds=2)
-    start = method.server_init(problem.federation)
-    one = method.server_step(start, answers_of(3.0, 3.0, 3.0, 3.0), round_of(problem, 0))
-    two = method.server_step(one, answers_of(0.0, 0.2, 9.0, 9.2), round_of(problem))
-    then = method.server_step(two, answers_of(1.0, 1.0, 1.0, 1.0), round_of(problem))
-    assert [len(all["omega"]) for all in (one, two, then)] == [1, 2, 2]
-    assert sorted(two["omega"].ravel().tolist()) == pytest.approx([0.1, 9.1])
 
 
 def test_cgpfl_moves_theta_then_w_then_omega():
@@ -290,18 +200,6 @@ def test_arrivals_wait_for_the_first_clusters_then_join_the_nearest_and_are_clus
     assert fourth["omega"].ravel().tolist() == [0.5, 7.0]
 
 
-def test_the_heuristic_chooses_with_the_first_clusters_without_rounds_too():
-    problem = clients_at(0.0, 1.0, 9.0, 8.0)
-    where, method = round_of(problem), CGPFLHeur(first_share=1.0)
-    all, came = method.server_init(problem.federation), answers_of(0.0, 9.0, 9.1, 0.1)
-    for answer in came[:3]:
-        all = method.server_arrival(all, answer, 0.6, where)
-    assert not method.measures(all, where).keys() & {"K", "e"}
-    all = method.server_arrival(all, came[3], 0.6, where)
-    labels = all["labels"].tolist()
-    assert len(all["omega"]) == 2 and labels in ([0, 1, 1, 0], [1, 0, 0, 1])
-
-
 def test_theta_is_evaluated_first_and_w_and_omega_beside_it():
     problem = least_squares()
     ran = run(CGPFL(), problem, 1)
@@ -338,14 +236,6 @@ def test_settings_without_a_meaning_are_refused(settings, key):
     with pytest.raises(DescriptionError) as refused:
         CGPFL(**settings).check(least_squares(step_size=0.05).federation)
     assert refused.value.key == key
-
-
-@pytest.mark.parametrize(
-    "settings", [{"least": 0}, {"least": 3}, {"K": 2, "least": 3}, {"mu_h": -1}, {"heur_rounds": 0}]
-)
-def test_candidates_without_a_meaning_are_refused(settings):
-    with pytest.raises(DescriptionError):
-        CGPFLHeur(**settings).check(least_squares().federation)
 
 
 @pytest.mark.parametrize("training", [{"momentum": 0.5}, {"weight_decay": 0.1}])
