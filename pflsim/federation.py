@@ -7,7 +7,7 @@ test of a step size.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -53,6 +53,8 @@ class Federation:
     layout: Layout
     training: Training
     seed: int
+    new_initial: Callable[[np.random.Generator], torch.Tensor] = field(repr=False)
+    """Another starting vector [d], drawn as w0 was; for methods that start from several."""
     public: int = 0  # samples that everybody has, without labels
 
     @cached_property

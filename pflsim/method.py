@@ -4,6 +4,7 @@ There is no base class. A method is a frozen dataclass whose fields are its sett
 pure: they change none of their arguments, keep nothing, and draw only from the `.rng(purpose)` of what they
 are given. What a client's task offers beside batches, gradients and descent: `fixed_batches` for what is kept for each
 sample or batch, `within_limit` for a number of steps of one's own, `batch_loss`, and `spend` for work done by oneself.
+All models start from `initial`; who needs further starts draws them by `federation.new_initial`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

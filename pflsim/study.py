@@ -186,7 +186,9 @@ class Study:
         if self._declared(task, down, attempt)[1] <= most_ns:
             return task
         done, tried = 0, max(1, task.steps)
-        while self._declared(replace(task, limit=tried), down, attempt)[1] <= most_ns:  # a method may take more than the usual
+        while (
+            self._declared(replace(task, limit=tried), down, attempt)[1] <= most_ns
+        ):  # a method may take more than the usual
             done, tried = tried, 2 * tried
         while tried - done > 1:  # `done` steps are done by then, `tried` are not
             middle = (done + tried) // 2
@@ -422,6 +424,7 @@ class Study:
             layout=self.network.layout,
             training=self.training,
             seed=self.description.run.seed.train,
+            new_initial=self.network.initial,
             public=len(self.data.public),
         )
 

@@ -167,6 +167,7 @@ def study(
         layout=None,  # no method of these tests looks inside a vector
         training=chosen,
         seed=seed,
+        new_initial=lambda rng: torch.from_numpy(rng.normal(size=data[0][0].shape[1])),
     )
     return Study(federation, lambda i, visit, round: LeastSquares(*data[i], chosen, i, visit, round, seed, stream_of))
 
@@ -211,7 +212,7 @@ def classification(
         chosen,
     )
     return Study(
-        Federation(*facts, seed, public=len(public)),
+        Federation(*facts, seed, net.initial, public=len(public)),
         lambda i, visit, round: kind_of_task(
             net, x, torch.from_numpy(y), parts[i], chosen, seed, i, visit, round, public=public
         ),

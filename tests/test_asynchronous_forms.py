@@ -16,6 +16,7 @@ from pflsim.algorithms.fedu import FedU
 from pflsim.algorithms.pfedme import PFedMe
 from pflsim.algorithms.scaffold import Scaffold
 from pflsim.algorithms.stratified import Stratified
+from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round, Tensors
 from pflsim.spec import validate
 from pflsim.study import Study
@@ -163,6 +164,10 @@ def test_every_method_runs_without_rounds_and_gives_the_same_bits_in_any_order(
 ) -> None:
     slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "run__clients": 5, "run__rounds": 4}
     tables = description(algorithm={"name": method}, schedule=schedule | {"concurrency": 3}, **slow)
+    if schedule["kind"] == "fedasync" and not hasattr(catalogue.find("algorithms", method, ""), "server_arrival"):
+        with pytest.raises(DescriptionError, match=r"no asynchronous form .* use fedbuff or a schedule with rounds"):
+            Study(validate(tables), b"8 bytes.")
+        return
     assert_same(shuffled(tables, 1), tables)
 
 

@@ -23,12 +23,19 @@ from tests.rounds import models, run
 
 METHODS = catalogue.names("algorithms")
 MAY_IMPORT = {
+    "algorithms.cgpfl",
+    "clustering.geometry",
+    "clustering.kmeans",
+    "clustering.labels",
+    "clustering.merging",
+    "clustering.uploads",
     "errors",
     "rng",
     "federation",
     "stragglers",
     "topology",
     "learning.simplex",
+    "learning.loss",
     "learning.vector",
     "learning.task",
     "learning.whole_data",
