@@ -103,5 +103,6 @@ def _memory_bytes(description: Description, study: "Study") -> int:
     """The data once, and what each process needs: its own pages, and about six vectors per client that it runs."""
     processes = len(assignments(description)) + 2
     own = FORKED_BYTES if start_method(description) == "fork" else SPAWNED_BYTES + study.data.x.nbytes
-    vectors = 6 * 4 * study.network.layout.dimension * (len(study.names) + len(study.names))
+    largest = max(network.layout.dimension for network in study.networks)
+    vectors = 6 * 4 * largest * (len(study.names) + len(study.names))
     return int(SPAWNED_BYTES + study.data.x.nbytes + processes * own + vectors)

@@ -1,4 +1,4 @@
-"""When a round of peers is done: each tells its own steps, and a round lasts from the first's start to the last's end."""
+"""When a round of peers is done: each tells its own steps; a round lasts from the first's start to the last's end."""
 
 import json
 from collections import defaultdict

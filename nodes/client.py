@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+
 from nodes.evaluation import scores
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed

@@ -6,7 +6,9 @@ from pflsim.federation import Tensors
 from pflsim.study import Study
 
 
-def scores(study: Study, number: int, visits: int, round: int, you: Tensors, down: Tensors) -> dict[str, dict[str, Any]]:
+def scores(
+    study: Study, number: int, visits: int, round: int, you: Tensors, down: Tensors
+) -> dict[str, dict[str, Any]]:
     """By model, headline first, and by split: [correct, total, mean loss]."""
     task = study.task(number, visits, round)
     found: dict[str, dict[str, Any]] = {}

@@ -75,7 +75,7 @@ def be_there(port: PeerPort, study: Study, number: int, state: PeerState) -> Mom
     """Wait for the return of a peer that is away; what it has lost meanwhile it has lost."""
     back_ns = study.presence.back_ns(port.name, port.now_ns)
     if back_ns is None:
-        raise RunFailed(port.name, f"is away from {port.now_ns} ns on and never returns, so its neighbours wait in vain")
+        raise RunFailed(port.name, f"is away from {port.now_ns} ns on and never returns; its neighbours wait in vain")
     if back_ns > port.now_ns:
         with port.busy(back_ns - port.now_ns, "offline"):
             pass

@@ -24,7 +24,7 @@ class Appointments:
 
     @property
     def are_everybodys(self) -> bool:
-        """Whether everybody speaks to all of its neighbours after each piece of work, and so soon hears what to expect."""
+        """Whether everybody speaks to all of its neighbours after each piece of work."""
         return self._schedule.tells_everybody and not self._topology.changes
 
     def neighbours(self, peer: int, round: int) -> tuple[int, ...]:
@@ -57,13 +57,12 @@ class Appointments:
         return [(float(graph[other]), float(mixing[other])) for other in others]
 
     def _active(self, round: int) -> np.ndarray:
-        active: np.ndarray = stream(self._seed, "active", round).random(self._clients) < self._schedule.active
-        return active
+        return np.asarray(stream(self._seed, "active", round).random(self._clients) < self._schedule.active)
 
     def _drawn_for_round(self, round: int) -> np.ndarray:
         """Whether k sends to l in a round, [N, N]."""
         linked, active = self._topology.at(round) > 0, self._active(round)
-        sends = linked & active[:, None] & active[None, :]
+        sends: np.ndarray = linked & active[:, None] & active[None, :]
         if self._schedule.receivers is None:
             return sends
         rank = stream(self._seed, "receivers", round).random(sends.shape)

@@ -7,7 +7,7 @@ test of a step size.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -31,7 +31,7 @@ class Client:
     id: int
     n_samples: int  # training samples, n_i
     labels: tuple[int, ...]  # the labels that occur in its training samples
-    initial: torch.Tensor  # w0 [d], the same for everybody
+    initial: torch.Tensor  # w0 [d], the same for everybody with this model
     layout: Layout
     training: Training
     seed: int
@@ -54,6 +54,9 @@ class Federation:
     layout: Layout
     training: Training
     seed: int
+    new_initial: Callable[[np.random.Generator], torch.Tensor] = field(repr=False)
+    """Another starting vector [d], drawn as w0 was; for methods that start from several."""
+    public: int = 0  # samples that everybody has, without labels
     topology: Topology | None = None  # the same in every round
 
     def graph_in(self, round: int) -> np.ndarray:
@@ -146,7 +149,7 @@ def laplacian_coefficient(
     federation: Federation,
     step_size: float,
     strength: float,
-    reg_R: Literal["epochs", "steps"],  # noqa: N803  # the paper's R
+    reg_R: Literal["epochs", "steps"],  # the paper's R
     *,
     normalised: bool,
 ) -> float:

@@ -2,7 +2,9 @@
 
 There is no base class. A method is a frozen dataclass whose fields are its settings and whose methods are
 pure: they change none of their arguments, keep nothing, and draw only from the `.rng(purpose)` of what they
-are given.
+are given. What a client's task offers beside batches, gradients and descent: `fixed_batches` for what is kept for each
+sample or batch, `within_limit` for a number of steps of one's own, `batch_loss`, and `spend` for work done by oneself.
+All models start from `initial`; who needs further starts draws them by `federation.new_initial`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +20,18 @@ Model: TypeAlias = torch.Tensor | Callable[[torch.Tensor], torch.Tensor]  # a ve
 OF_EVERYBODY = ("client_init", "client_work", "client_step", "client_model")
 OF_A_SERVER = ("server_init", "server_down", "server_step")
 OF_PEERS = ("peer_shows", "peer_step")
-OPTIONAL = ("check", "participants", "measures", "server_work", "server_arrival", "server_buffer", "mixes")
+OPTIONAL = (
+    "check",
+    "participants",
+    "measures",
+    "server_work",
+    "server_arrival",
+    "server_buffer",
+    "mixes",
+    "pools",
+    "needs_public",
+    "any_model",
+)
 
 
 def is_for_peers(method: object) -> bool:
@@ -56,6 +69,9 @@ class Method(Protocol):
     - server_arrival(all, answer, weight, round) -> all   the asynchronous form: weight is alpha s(age), and
                                                `answer.weight` is s(age), for a method that mixes nothing
     - mixes = False                            such a method: its arrivals know no alpha
+    - pools = True                             no federated method: all training data are moved to client 0
+    - needs_public = True                      a tenth of the data is set aside for everybody, if nothing else is said
+    - any_model = True                         clients may have different models (`model.others`)
     - server_buffer(all, answers, weights, round) -> all   the buffered form: weights are rate s(age)
     """
 

@@ -103,7 +103,7 @@ class WithoutRounds(ABC):
 
 
 @dataclass(frozen=True)
-class WithoutServer(ABC):
+class WithoutServer:
     """Peers exchange models with their neighbours in the topology; all of them work all the time."""
 
     promises: ClassVar[bool] = False

@@ -48,6 +48,7 @@ BACKWARD_PER_FORWARD = 2.0
 _BEFORE_THE_FIRST_VISIT = -1
 _PEER_SCHEDULES = ("sync", "neighbours", "asynchronous", "pairs", "push", "epidemic")
 _PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn", "networkx")
+_PUBLIC_SHARE = 0.1
 
 
 class Study:
@@ -65,17 +66,21 @@ class Study:
         self.hub = COORDINATOR if self.is_for_peers else SERVER
         self.schedule = self._schedule()
         self.training = description.training
-        self.data: Data = load_data(description.data.model_dump(), description.run.seed.data, len(self.names))
-        self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
-        model = description.model.model_dump()
-        self.network: Network = load_model(
-            model, self.data.shape, self.data.classes, stream(description.run.seed.init, "model")
-        )
+        self.data: Data = load_data(self._data_table(), description.run.seed.data, len(self.names))
+        self.networks = self._networks()
         self._x, self._y = torch.from_numpy(self.data.x), torch.from_numpy(self.data.y)
-        self.initial = self.network.initial(stream(description.run.seed.init, "init"))
+        self._public = self._x[torch.from_numpy(self.data.public)] if len(self.data.public) else None
+        init = description.run.seed.init
+        self._initials = [network.initial(stream(init, "init")) for network in self.networks]
+        self.initial = self._initials[0]
         self.federation = self._federation()
+        if getattr(self.method, "pools", False):
+            self._pool()
+        self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
         self._check_cohort()
-        require_batches(self.network, self.training, self.names, self.federation.sizes.tolist(), self._evaluated())
+        sizes = [len(part.train) for part in self.data.partition.parts]
+        for network in self.networks:
+            require_batches(network, self.training, self.names, sizes, self._evaluated())
         self.devices = Devices(
             description.devices,
             self.names,
@@ -135,8 +140,8 @@ class Study:
             id=number,
             n_samples=len(part.train),
             labels=self.federation.labels[number],
-            initial=self.initial,
-            layout=self.network.layout,
+            initial=self._initials[number % len(self.networks)],
+            layout=self.network_of(number).layout,
             training=self.training,
             seed=self.description.run.seed.train,
             task=self.task(number, _BEFORE_THE_FIRST_VISIT, 0),
@@ -145,7 +150,17 @@ class Study:
     def task(self, client: int, visit: int, round: int) -> Task:
         """A client's problem for one visit."""
         part, seed = self.data.partition.parts[client], self.description.run.seed.train
-        return Task(self.network, self._x, self._y, part, self.training, seed, client, visit, round)
+        data = (self._x, self._y, part, self.training, seed)
+        return Task(self.network_of(client), *data, client, visit, round, public=self._public)
+
+    @property
+    def network(self) -> Network:
+        """The model that the description names first; in most runs there is no other."""
+        return self.networks[0]
+
+    def network_of(self, client: int) -> Network:
+        """The model of a client: clients take the models of the description in turn."""
+        return self.networks[client % len(self.networks)]
 
     def round(
         self, number: int, *, candidates: Sequence[int] | None = None, losses: Mapping[int, float] | None = None
@@ -163,28 +178,30 @@ class Study:
     ) -> tuple[Task, Work, int]:
         """What `client` has to do in a round, given `down`: its task, the work in it, and how long that takes.
 
-        Work that shall end within some time is cut to the steps that are done by then, maybe none. `attempt` counts what
-        the client was given to do: visits, and those that came to nothing.
+        Work that shall end within some time is cut to the steps that are done by then, maybe none. `attempt` counts
+        what the client was given to do: visits, and those that came to nothing.
         """
         task = self.task(client, visit, round)
         if self.training.local_s is not None:
-            task = replace(task, limit=max(1, self._steps_within(task, down, attempt, self.training.local_s * 1e9)))
+            task = self._within(task, down, attempt, self.training.local_s * 1e9, least=1)
         if within_ns is not None:
-            task = replace(task, limit=self._steps_within(task, down, attempt, within_ns))
+            task = self._within(task, down, attempt, within_ns)
             if not task.steps and task.n_samples:
                 return task, Work(), max(0, within_ns)
         return task, *self._declared(task, down, attempt)
 
-    def _steps_within(self, task: Task, down: Tensors, attempt: int, most_ns: float) -> int:
-        """How many of a task's steps are done in so many simulated nanoseconds."""
+    def _within(self, task: Task, down: Tensors, attempt: int, most_ns: float, least: int = 0) -> Task:
+        """The task, cut to as many steps as are done in so many simulated nanoseconds, `least` at least."""
         if self._declared(task, down, attempt)[1] <= most_ns:
-            return task.steps
-        done, tried = 0, task.steps
+            return task
+        done, tried = 0, max(1, task.steps)
+        while self._declared(replace(task, limit=tried), down, attempt)[1] <= most_ns:  # a method may take more steps
+            done, tried = tried, 2 * tried
         while tried - done > 1:  # `done` steps are done by then, `tried` are not
             middle = (done + tried) // 2
             fits = self._declared(replace(task, limit=middle), down, attempt)[1] <= most_ns
             done, tried = (middle, tried) if fits else (done, middle)
-        return done
+        return replace(task, limit=max(least, done))
 
     def _declared(self, task: Task, down: Tensors, attempt: int) -> tuple[Work, int]:
         """The work that the method does in a visit, and its simulated nanoseconds."""
@@ -243,11 +260,11 @@ class Study:
 
     def work_ns(self, actor: str, work: Work, attempt: int) -> int:
         """Simulated nanoseconds that `work` takes on the device of `actor`, as the so-manieth that it is given."""
-        return self.devices.work_ns(actor, self._flops(work), attempt)
+        return self.devices.work_ns(actor, self._flops(work, self.number_of[actor]), attempt)
 
-    def _flops(self, work: Work) -> float:
+    def _flops(self, work: Work, client: int) -> float:
         passes = work.forward_samples + BACKWARD_PER_FORWARD * work.backward_samples
-        return passes * self.network.forward_flops
+        return passes * self.network_of(client).forward_flops
 
     def server_work_ns(self, answers: Sequence[Answer]) -> int:
         """Simulated nanoseconds that folding in `answers` takes: a multiplication and an addition per number."""
@@ -301,6 +318,32 @@ class Study:
         """Whether clients tell, when they start to work, before when they will not answer."""
         return self.schedule.promises or not self.presence.is_certain or bool(self.faults)
 
+    def _data_table(self) -> dict[str, Any]:
+        """The description's `[data]`, with public data where the method needs them and nothing is said of them."""
+        table = self.description.data.model_dump()
+        if not getattr(self.method, "needs_public", False) or table.get("public_share") is not None:
+            return table
+        told = (
+            f"data.public_share is {_PUBLIC_SHARE}, as {self.method_name} needs public data; say so in the description"
+        )
+        self.warnings.append(f"{told} if other methods run beside it, or they train on more")
+        return table | {"public_share": _PUBLIC_SHARE}
+
+    def _networks(self) -> list[Network]:
+        """The models that clients take in turn: the description's, and what it has as `model.others`."""
+        table, init = self.description.model.model_dump(), self.description.run.seed.init
+        others = table.pop("others", [])
+        if not isinstance(others, list) or not all(isinstance(other, Mapping) for other in others):
+            raise DescriptionError("model.others", others, 'must be a list of tables such as { name = "mlr" }')
+        shape, classes = self.data.shape, self.data.classes
+        return [load_model(one, shape, classes, stream(init, "model")) for one in (table, *others)]
+
+    def _pool(self) -> None:
+        """Move all training data to client 0; the federation stays what it was before the data left."""
+        self.warnings.append("data leaves the clients: all training data lie at the first of them")
+        partition = self.data.partition.pooled()
+        self.data = replace(self.data, partition=partition, report=partition.report(self.data.y))
+
     def _check_losses(self) -> None:
         """A message that never arrives must not be waited for without end."""
         fault, kind = self.faults.can_lose, self.description.schedule.kind
@@ -346,9 +389,11 @@ class Study:
         if self.is_for_peers:
             if kind != "sync" and not isinstance(schedule, WithoutServer):
                 known = ", ".join(_PEER_SCHEDULES)
-                raise DescriptionError("schedule.kind", kind, f"needs a server, and {self.method_name} has none: {known}")
+                raise DescriptionError(
+                    "schedule.kind", kind, f"needs a server, and {self.method_name} has none: {known}"
+                )
             if kind == "sync" and schedule.size(len(self.names)) < len(self.names):
-                expected = "among peers nobody draws a cohort: use kind = \"neighbours\" with active, a share"
+                expected = 'among peers nobody draws a cohort: use kind = "neighbours" with active, a share'
                 raise DescriptionError("schedule.cohort", schedule.size(len(self.names)), expected)
         elif isinstance(schedule, WithoutServer):
             reason = f"is for methods without a server, such as dfedu and dpsgd; {self.method_name} has one"
@@ -362,7 +407,7 @@ class Study:
         down = self._first_down()
         self._down_bytes = _bytes(down)
         works = [self.method.client_work(self.task(client, 0, 0), down) for client in self.federation.clients]
-        flops = [self._flops(work) for work in works]
+        flops = [self._flops(work, client) for client, work in enumerate(works)]
         if self.training.local_s is not None:
             speeds = [self.devices.device(name).flops_per_second for name in self.names]
             flops = [min(work, speed * self.training.local_s) for work, speed in zip(flops, speeds, strict=True)]
@@ -405,7 +450,9 @@ class Study:
         assert topology is not None  # the method's `check` has refused it
         for limit in ("accuracy", "bytes"):
             if (value := getattr(run.stop, limit)) is not None:
-                raise DescriptionError(f"run.stop.{limit}", value, "needs a server that sees it; peers know simulated_s")
+                raise DescriptionError(
+                    f"run.stop.{limit}", value, "needs a server that sees it; peers know simulated_s"
+                )
         rounds = [fault for fault in self.faults.faults if fault.span.in_rounds]
         if rounds:
             key, reason = f"fault.{rounds[0].number}", "peers have rounds of their own: date it in seconds"
@@ -414,6 +461,10 @@ class Study:
         self.appointments = Appointments(among, topology, len(self.names), run.seed.train)
 
     def _checked(self, method: Any) -> list[str]:
+        if len(self.networks) > 1 and not getattr(method, "any_model", False):
+            others = self.description.model.settings["others"]
+            reason = "the method needs the same model at every client; local and fedmd take different ones"
+            raise DescriptionError("model.others", others, reason)
         return list(method.check(self.federation)) if hasattr(method, "check") else []
 
     def _federation(self) -> Federation:
@@ -430,6 +481,8 @@ class Study:
             layout=self.network.layout,
             training=self.training,
             seed=self.description.run.seed.train,
+            new_initial=self.network.initial,
+            public=len(self.data.public),
             topology=topology,
         )
 

@@ -48,8 +48,15 @@ class LeastSquares:
     def steps(self) -> int:
         return self.training.steps(self.n_samples)
 
+    def within_limit(self, steps: int) -> int:
+        return steps
+
     def rng(self, purpose: str) -> np.random.Generator:
         return stream(self.seed, purpose, self.client, self.visit)
+
+    def fixed_batches(self) -> list[Batch]:
+        rows = np.arange(self.n_samples)
+        return np.split(rows, range(self.training.batch, self.n_samples, self.training.batch))
 
     def batches(self, k: int, purpose: str = "batch") -> Iterator[Batch]:
         rng, left = self.rng(self.stream_of(purpose)), np.array([], dtype=int)
@@ -60,12 +67,20 @@ class LeastSquares:
             yield batch
 
     def grad(self, w: torch.Tensor, batch: Batch) -> torch.Tensor:
-        self.spent = Work(self.spent.forward_samples + len(batch), self.spent.backward_samples + len(batch))
+        self.spend(Work(len(batch), len(batch)))
         a = self.a[batch]
         return a.T @ (a @ w - self.y[batch]) / len(batch)
 
     def loss(self, w: torch.Tensor) -> float:
+        self.spend(Work(self.n_samples, 0))
         return float(((self.a @ w - self.y) ** 2).mean() / 2)
+
+    def batch_loss(self, w: torch.Tensor, batch: Batch) -> float:
+        self.spend(Work(len(batch), 0))
+        return float(((self.a[batch] @ w - self.y[batch]) ** 2).mean() / 2)
+
+    def spend(self, work: Work) -> None:
+        self.spent = self.spent + work
 
     def sgd(
         self,
@@ -78,8 +93,8 @@ class LeastSquares:
     ) -> torch.Tensor:
         eta = self.step_size if step_size is None else step_size
         for batch in self.batches(self.steps if steps is None else steps, purpose):
-            slope = self.grad(w, batch) + self.training.weight_decay * w
-            w = w - eta * (slope if extra is None else slope + extra(w))
+            slope = self.grad(w, batch).add_(w, alpha=self.training.weight_decay)
+            w = w.add(slope if extra is None else slope.add_(extra(w)), alpha=-eta)
         return w
 
     def work(self, *, passes: int = 1, forwards: int = 0) -> Work:
@@ -152,6 +167,7 @@ def study(
         layout=None,  # no method of these tests looks inside a vector
         training=chosen,
         seed=seed,
+        new_initial=lambda rng: torch.from_numpy(rng.normal(size=data[0][0].shape[1])),
     )
     return Study(federation, lambda i, visit, round: LeastSquares(*data[i], chosen, i, visit, round, seed, stream_of))
 
@@ -166,19 +182,25 @@ def classification(
     seed: int = 1,
     graph: np.ndarray | None = None,
     kind_of_task: type[Task] = Task,
+    hidden: int | None = None,
     **training: object,
 ) -> Study:
-    """Softmax regression in 3 classes, two to a client, through the real `Task` in float32."""
+    """Softmax regression in 3 classes, two to a client, through the real `Task` in float32.
+
+    With `hidden` there is a layer of so many units before it.
+    """
     rng = stream(seed, "problem")
     labels = tuple((i % 3, (i + 1) % 3) for i in range(clients))
     sizes = rng.integers(9, 30, clients)
     y = np.concatenate([rng.choice(own, n) for own, n in zip(labels, sizes, strict=True)])
     x = torch.from_numpy((np.eye(3, 4)[y] + 0.5 * rng.normal(size=(len(y), 4))).astype(np.float32))
-    net, chosen = network(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (4,)), training_of(**training)
+    layers = [nn.Linear(4, 3)] if hidden is None else [nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, 3)]
+    net, chosen = network(nn.Sequential(nn.Flatten(), *layers), (4,)), training_of(**training)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     nothing = np.array([], dtype=np.int64)
     rows = [np.arange(low, high) for low, high in itertools.pairwise(starts)]
     parts = [SimpleNamespace(train=own[:-3], validation=nothing, test=own[-3:]) for own in rows]
+    public = torch.from_numpy(rng.normal(size=(11, 4)).astype(np.float32))
     w0 = net.initial(stream(seed, "init"))
     facts = (
         range(clients),
@@ -190,6 +212,8 @@ def classification(
         chosen,
     )
     return Study(
-        Federation(*facts, seed),
-        lambda i, visit, round: kind_of_task(net, x, torch.from_numpy(y), parts[i], chosen, seed, i, visit, round),
+        Federation(*facts, seed, net.initial, public=len(public)),
+        lambda i, visit, round: kind_of_task(
+            net, x, torch.from_numpy(y), parts[i], chosen, seed, i, visit, round, public=public
+        ),
     )

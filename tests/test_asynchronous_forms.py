@@ -11,9 +11,12 @@ from nodes.sequential import run_sequentially
 from pflsim import catalogue
 from pflsim.algorithms.ditto import Ditto
 from pflsim.algorithms.fedavg import FedAvg
+from pflsim.algorithms.fedprox import FedProx
 from pflsim.algorithms.fedu import FedU
 from pflsim.algorithms.pfedme import PFedMe
 from pflsim.algorithms.scaffold import Scaffold
+from pflsim.algorithms.stratified import Stratified
+from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round, Tensors
 from pflsim.spec import validate
 from pflsim.study import Study
@@ -50,9 +53,57 @@ def test_ditto_mixes_its_global_model_as_fedavg_does_and_takes_a_buffer_as_fedav
 
 
 def test_pfedme_goes_beta_times_as_far() -> None:
-    x, w = vector(0), vector(1)
-    moved = PFedMe(beta=2.0).server_arrival({"x": x}, answer(0, {"w": w}, {"x": x}), 0.25, ROUND)["x"]
-    assert torch.allclose(moved, 0.5 * x + 0.5 * w, atol=1e-12)
+    x, w, method = vector(0), vector(1), PFedMe(beta=2.0)
+    came = answer(0, {"w": w}, {"x": x})
+    assert torch.allclose(method.server_arrival({"x": x}, came, 0.25, ROUND)["x"], 0.5 * x + 0.5 * w, atol=1e-12)
+    buffered = method.server_buffer({"x": x}, [came], [0.25], ROUND)["x"]
+    assert torch.allclose(buffered, 0.5 * x + 0.5 * w, atol=1e-12)
+
+
+def sent(name: str, start: torch.Tensor, end: torch.Tensor) -> Tensors:
+    """What a client sends that started at `start` and came to `end`."""
+    return {name: end - start if name == "dw" else end}
+
+
+MIXING: list[tuple[Any, str, str]] = [
+    (FedAvg("uniform"), "x", "u"),
+    (FedProx(weights="uniform"), "x", "w"),
+    (Ditto(), "x", "dw"),
+    (PFedMe(), "x", "w"),
+    (Stratified(), "w", "w"),
+]
+"""Methods with one global model; what they call it, and what they send up."""
+
+
+@pytest.mark.parametrize(("method", "model", "name"), MIXING, ids=lambda part: type(part).__name__)
+def test_an_arrival_moves_the_global_model_by_its_weight_towards_what_was_trained(
+    method: Any, model: str, name: str
+) -> None:
+    now, start, end = vector(0), vector(1), vector(2)
+    came = answer(1, sent(name, start, end), {model: start})
+    assert torch.allclose(method.server_arrival({model: now}, came, 0.3, ROUND)[model], 0.7 * now + 0.3 * end)
+    differences = answer(1, {"u": end - start}, {"x": start})
+    after = FedAvg(upload="delta").server_arrival({"x": now}, differences, 0.3, ROUND)["x"]
+    assert torch.allclose(after, 0.7 * now + 0.3 * end)
+
+
+@pytest.mark.parametrize(("method", "model", "name"), MIXING, ids=lambda part: type(part).__name__)
+def test_a_full_buffer_moves_the_global_model_by_the_mean_of_the_weighted_differences(
+    method: Any, model: str, name: str
+) -> None:
+    now, starts, ends = vector(0), [vector(1), vector(2)], [vector(3), vector(4)]
+    came = [answer(k, sent(name, starts[k], ends[k]), {model: starts[k]}) for k in (0, 1)]
+    expected = now + (0.5 * (ends[0] - starts[0]) + 1.0 * (ends[1] - starts[1])) / 2
+    assert torch.allclose(method.server_buffer({model: now}, came, [0.5, 1.0], ROUND)[model], expected)
+
+
+@pytest.mark.parametrize(("method", "model", "name"), MIXING, ids=lambda part: type(part).__name__)
+def test_an_answer_that_came_late_counts_by_its_weight(method: Any, model: str, name: str) -> None:
+    """As a deadline with late = "carry" gives them."""
+    now, ends = vector(0), [vector(1), vector(2)]
+    came = [answer(k, sent(name, now, ends[k]), {model: now}, weight) for k, weight in ((0, 1.0), (1, 0.25))]
+    expected = (ends[0] + 0.25 * ends[1]) / 1.25
+    assert torch.allclose(method.server_step({model: now}, came, ROUND)[model], expected)
 
 
 def test_scaffold_moves_by_its_nth_and_never_damps_the_control_variate() -> None:
@@ -113,6 +164,10 @@ def test_every_method_runs_without_rounds_and_gives_the_same_bits_in_any_order(
 ) -> None:
     slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "run__clients": 5, "run__rounds": 4}
     tables = description(algorithm={"name": method}, schedule=schedule | {"concurrency": 3}, **slow)
+    if schedule["kind"] == "fedasync" and not hasattr(catalogue.find("algorithms", method, ""), "server_arrival"):
+        with pytest.raises(DescriptionError, match=r"no asynchronous form .* use fedbuff or a schedule with rounds"):
+            Study(validate(tables), b"8 bytes.")
+        return
     assert_same(shuffled(tables, 1), tables)
 
 

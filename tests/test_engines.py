@@ -41,7 +41,7 @@ def final(told: FactList) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("kind", ["constant", "polynomial", "hinge"])
-def test_a_fresh_answer_counts_fully_and_an_older_one_never_more_than_a_fresher(kind: Any) -> None:
+def test_e59_a_fresh_answer_counts_fully_and_an_older_one_never_more_than_a_fresher(kind: Any) -> None:
     """E59."""
     s = Staleness(kind, 0.5, 4)
     weights = [s(age) for age in range(30)]
@@ -51,7 +51,13 @@ def test_a_fresh_answer_counts_fully_and_an_older_one_never_more_than_a_fresher(
         assert weights[:5] == [1.0] * 5 and weights[6] == 1 / 2.0
 
 
-def test_mixing_with_weights_one_over_one_to_n_is_the_plain_average() -> None:
+def test_an_old_answer_counts_by_the_formula_of_its_kind() -> None:
+    assert Staleness("polynomial", 0.5, 0)(3) == 1 / 2  # (1 + 3)^-0.5
+    assert Staleness("hinge", 2.0, 4)(7) == 1 / 7  # 1 / (2 (7 - 4) + 1)
+    assert Staleness("constant", 2.0, 0)(7) == 1.0
+
+
+def test_e56_mixing_with_weights_one_over_one_to_n_is_the_plain_average() -> None:
     """E56: alpha_j = 1 / (j + 1) over one cohort."""
     torch.manual_seed(0)
     uploads = torch.randn(7, 50)
@@ -62,14 +68,14 @@ def test_mixing_with_weights_one_over_one_to_n_is_the_plain_average() -> None:
     assert torch.equal(mixed(x, uploads[3], 1.0), uploads[3])
 
 
-def test_a_buffer_of_the_whole_cohort_without_staleness_is_fedavg() -> None:
+def test_e57_a_buffer_of_the_whole_cohort_without_staleness_is_fedavg() -> None:
     """E57, for one update: x + mean (u_j - x) = mean u_j."""
     torch.manual_seed(0)
     x, uploads = torch.randn(50), list(torch.randn(5, 50))
     assert torch.allclose(moved(x, [x] * 5, uploads, [1.0] * 5), torch.stack(uploads).mean(0), atol=1e-6)
 
 
-def test_the_first_full_buffer_of_everybody_is_a_round_of_fedavg() -> None:
+def test_e57_the_first_full_buffer_of_everybody_is_a_round_of_fedavg() -> None:
     """E57, as a run: buffer = concurrency = N, and equal clients, so that nobody answers twice before the others."""
     equal = {"run__rounds": 1, "devices": "phone"}
     sync = played({"kind": "sync"}, **equal)
@@ -78,7 +84,7 @@ def test_the_first_full_buffer_of_everybody_is_a_round_of_fedavg() -> None:
     assert buffered.finished()["rounds"] == sync.finished()["rounds"]
 
 
-def test_a_deadline_that_nobody_can_miss_is_a_synchronous_round() -> None:
+def test_e58_a_deadline_that_nobody_can_miss_is_a_synchronous_round() -> None:
     """E58, bit for bit."""
     sync, patient = played({"kind": "sync"}), played({"kind": "deadline", "deadline_s": 1e6, "over": 1.0})
     assert patient.finished()["digest"] == sync.finished()["digest"]

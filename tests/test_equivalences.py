@@ -46,7 +46,7 @@ def problem(request):
     return least_squares() if request.param == "least squares" else classification()
 
 
-def test_fedprox_without_its_proximal_term_is_fedavg(problem):
+def test_e12_fedprox_without_its_proximal_term_is_fedavg(problem):
     """E12, bit for bit."""
     for draw in (some, lambda federation, _: federation.clients):
         same(
@@ -55,7 +55,7 @@ def test_fedprox_without_its_proximal_term_is_fedavg(problem):
         )
 
 
-def test_fedavg_with_equal_sizes_weighs_by_samples_as_uniformly():
+def test_e13_fedavg_with_equal_sizes_weighs_by_samples_as_uniformly():
     """E13."""
     problem = least_squares([6, 6, 6])
     near(run(FedAvg("samples"), problem, ROUNDS).all["x"], run(FedAvg("uniform"), problem, ROUNDS).all["x"])
@@ -66,7 +66,7 @@ def test_fedavg_of_differences_is_fedavg_of_models():
     near(run(FedAvg(upload="delta"), problem, ROUNDS).all["x"], run(FedAvg(), problem, ROUNDS).all["x"])
 
 
-def test_the_first_round_of_scaffold_is_fedavg(problem):
+def test_e14_the_first_round_of_scaffold_is_fedavg(problem):
     """E14: the clients' steps bit for bit, the server's mean to rounding."""
     scaffold, fedavg = run(Scaffold(), problem, 1), run(FedAvg("uniform", upload="delta"), problem, 1)
     for client, up in scaffold.ups[0].items():
@@ -74,7 +74,7 @@ def test_the_first_round_of_scaffold_is_fedavg(problem):
     near(scaffold.all["x"].double(), run(FedAvg("uniform"), problem, 1).all["x"].double(), 1e-6)
 
 
-def test_scaffold_with_one_step_is_sgd_on_the_mean_gradient():
+def test_e15_scaffold_with_one_step_is_sgd_on_the_mean_gradient():
     """E15: all clients, R = 1, every round."""
     problem = least_squares(local_steps=1)
     x = problem.federation.initial
@@ -85,7 +85,7 @@ def test_scaffold_with_one_step_is_sgd_on_the_mean_gradient():
         near(ran.server[number + 1]["x"], x)
 
 
-def test_the_control_variate_of_a_single_step_is_the_gradient_at_x():
+def test_e16_the_control_variate_of_a_single_step_is_the_gradient_at_x():
     """E16: option II with R = 1."""
     problem = least_squares(local_steps=1)
     ran = run(Scaffold(option="II"), problem, 3)
@@ -95,7 +95,7 @@ def test_the_control_variate_of_a_single_step_is_the_gradient_at_x():
 
 
 @pytest.mark.parametrize("option", ["I", "II"])
-def test_the_servers_control_variate_is_always_the_mean_of_the_clients(option):
+def test_e16_the_servers_control_variate_is_always_the_mean_of_the_clients(option):
     """E16: whoever is drawn."""
     problem = least_squares()
     for rounds in range(1, ROUNDS):
@@ -103,7 +103,7 @@ def test_the_servers_control_variate_is_always_the_mean_of_the_clients(option):
         near(ran.all["c"], all_of(ran, "c").mean(0))
 
 
-def test_scaffold_with_the_same_data_everywhere_is_fedavg():
+def test_e17_scaffold_with_the_same_data_everywhere_is_fedavg():
     """E17: identical data and identical batches, here the whole data in each step."""
     problem = least_squares([8, 8, 8], batch=8)
     data = problem.new_task(0, 0, 0)
@@ -116,13 +116,13 @@ def copy_for(client, task, visit, round):
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.3, 5.0])
-def test_the_global_branch_of_ditto_is_fedavg_for_every_lambda(problem, lam):
+def test_e26_the_global_branch_of_ditto_is_fedavg_for_every_lambda(problem, lam):
     """E26, bit for bit."""
     fedavg = run(FedAvg("uniform", upload="delta"), problem, ROUNDS, some)
     same(run(Ditto(lam=lam), problem, ROUNDS, some).all["x"], fedavg.all["x"])
 
 
-def test_ditto_without_its_pull_is_local():
+def test_e27_ditto_without_its_pull_is_local():
     """E27, bit for bit: Local draws its batches from the stream of Ditto's personal branch here."""
     exact, real = least_squares(stream_of=lambda _: "personal"), classification(kind_of_task=PersonalTask)
     for problem, personal in ((least_squares(), exact), (classification(), real)):
@@ -137,7 +137,7 @@ class PersonalTask(Task):
         return Task.rng(self, "personal")
 
 
-def test_ditto_with_a_full_pull_steps_from_the_received_model():
+def test_e28_ditto_with_a_full_pull_steps_from_the_received_model():
     """E28: eta_p lambda = 1 gives v' = x - eta_p g_i(v)."""
     problem = least_squares(local_steps=1)
     ran = run(Ditto(lam=4.0, eta_p=0.25), problem, 3)
@@ -159,7 +159,7 @@ def test_an_interleaved_ditto_decays_its_weights_as_sgd_does():
     near(interleaved.all["x"], run(Ditto(), problem, ROUNDS).all["x"])
 
 
-def test_pfedme_without_its_pull_leaves_the_server_alone_and_trains_theta_locally():
+def test_e04_pfedme_without_its_pull_leaves_the_server_alone_and_trains_theta_locally():
     """E04."""
     problem = least_squares()
     ran = run(PFedMe(lam=0.0, mu=0.0, inner_steps=1, eta_p=0.05, theta_init="persist"), problem, ROUNDS)
@@ -168,7 +168,7 @@ def test_pfedme_without_its_pull_leaves_the_server_alone_and_trains_theta_locall
 
 
 @pytest.mark.parametrize("Q", [1, 5])
-def test_pfedme_with_a_full_outer_step_is_fedprox(Q):
+def test_e05_pfedme_with_a_full_outer_step_is_fedprox(Q):
     """E05: eta lambda = 1, R = 1, beta = 1, mu = 0, theta from x; FedProx takes Q steps on the same batch."""
     lam, eta_p = 4.0, 0.03
     pfedme = PFedMe(lam=lam, eta_p=eta_p, inner_steps=Q, mu=0.0, theta_init="round")

@@ -63,6 +63,16 @@ def test_fedprox_is_held_back_from_the_second_step_on():
     close(ran.all["x"], first - 0.1 * (2 * (first - 1) + 3 * (first - 0.1)))
 
 
+def test_each_method_is_evaluated_by_the_model_that_its_paper_means():
+    """The headline: a client's own model where there is one, else the server's."""
+    problem, own = two_clients(PAIR, step_size=0.05, local_steps=1), {Local: "w", Ditto: "v", PFedMe: "theta"}
+    for kind in (Local, Ditto, PFedMe, FedAvg, FedProx, Scaffold, FedU):
+        ran = run(kind(), problem, 2)
+        headline = next(iter(models(kind(), problem, ran, 1).values()))
+        held = ran.you[1][own[kind]] if kind in own else ran.all["w"][1] if kind is FedU else ran.all["x"]
+        assert torch.equal(headline, held), kind
+
+
 def test_ditto_pulls_the_personal_model_towards_what_was_received():
     method = Ditto(lam=3.0, eta_p=0.05)
     ran = run(method, two_clients(step_size=0.1, local_steps=1), 2, draw=lambda *_: [0])
@@ -71,6 +81,12 @@ def test_ditto_pulls_the_personal_model_towards_what_was_received():
     close(ran.server[1]["x"], x1)
     close(ran.you_before[1][0]["v"], v1)
     close(ran.you[0]["v"], v1 - 0.05 * (2 * (v1 - 1) + 3 * (v1 - x1)))
+
+
+def test_an_interleaved_ditto_pulls_towards_what_was_received_too():
+    ran = run(Ditto(lam=3.0, eta_p=0.05, order="interleave"), two_clients(step_size=0.1, local_steps=2), 1)
+    v = 0.1 - 0.05 * 2 * (0.1 - 1)
+    close(ran.you[0]["v"], v - 0.05 * (2 * (v - 1) + 3 * (v - 0.1)))
 
 
 def test_ditto_takes_its_own_number_of_personal_steps():

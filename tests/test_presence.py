@@ -151,7 +151,7 @@ def test_a_slow_link_takes_so_many_times_as_long_to_put_out(tmp_path: Path) -> N
     assert abs(slow - 4 * usual) <= 4
 
 
-def test_a_duplicate_changes_nothing_but_is_named() -> None:
+def test_e61_a_duplicate_changes_nothing_but_is_named() -> None:
     """E61."""
     plain, twice = (
         run_sequentially(Study(validate(description(fault=fault)), RUN))

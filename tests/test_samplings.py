@@ -132,7 +132,7 @@ def test_by_samples_draws_in_proportion_to_them_and_nobody_without() -> None:
     count=st.integers(1, 12),
     grouping=st.sampled_from(("random", "contiguous", "by-speed")),
 )
-def test_groups_are_disjoint_take_turns_and_leave_a_client_alone_for_g_minus_1_rounds(
+def test_e55_groups_are_disjoint_take_turns_and_leave_a_client_alone_for_g_minus_1_rounds(
     clients: int, groups: int, count: int, grouping: str
 ) -> None:
     """E55."""
@@ -151,7 +151,7 @@ def test_groups_are_disjoint_take_turns_and_leave_a_client_alone_for_g_minus_1_r
 
 
 @pytest.mark.parametrize("grouping", GROUPINGS)
-def test_with_n_over_b_groups_everybody_works_exactly_once_per_cycle(grouping: str) -> None:
+def test_e55_with_n_over_b_groups_everybody_works_exactly_once_per_cycle(grouping: str) -> None:
     """E55."""
     draw = Drawing({"kind": "groups", "groups": 4, "grouping": grouping}, population(12))
     for cycle in range(3):
@@ -379,7 +379,7 @@ def test_a_deadline_draws_from_its_groups_too() -> None:
     assert cohorts(everybody) == [list(range(8))]
 
 
-def test_a_deadline_that_is_never_reached_is_a_synchronous_round() -> None:
+def test_e58_a_deadline_that_is_never_reached_is_a_synchronous_round() -> None:
     """E58, bit for bit, with the same draws."""
     sampling = {"kind": "groups", "groups": 2}
     patient = played({"kind": "deadline", "deadline_s": 1e8, "cohort": 2, "over": 1.0, "sampling": sampling})

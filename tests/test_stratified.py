@@ -71,7 +71,7 @@ class ByAutograd(Task):
 @pytest.mark.parametrize("settings", [{}, {"ref": "old"}, {"mix": "logit"}], ids=str)
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_the_servers_path_is_that_of_cyclic_fedavg_whatever_beta_is(
+def test_e51_the_servers_path_is_that_of_cyclic_fedavg_whatever_beta_is(
     beta: float, settings: dict[str, Any], decay: float
 ) -> None:
     """E51, bit for bit."""
@@ -85,7 +85,7 @@ def test_the_servers_path_is_that_of_cyclic_fedavg_whatever_beta_is(
 
 @pytest.mark.parametrize("mix", ["prob", "logit"])
 @pytest.mark.parametrize("ref", ["new", "old"])
-def test_without_its_personal_share_the_personal_model_stays_and_the_global_one_predicts(
+def test_e52_without_its_personal_share_the_personal_model_stays_and_the_global_one_predicts(
     problem: Study, mix: Any, ref: Any
 ) -> None:
     """E52, bit for bit."""
@@ -101,7 +101,7 @@ def test_without_its_personal_share_the_personal_model_stays_and_the_global_one_
 
 @pytest.mark.parametrize("ref", ["new", "old"])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_with_the_personal_share_alone_it_is_local_training_in_the_visited_rounds(ref: Any, decay: float) -> None:
+def test_e53_with_the_personal_share_alone_it_is_local_training_in_the_visited_rounds(ref: Any, decay: float) -> None:
     """E53, bit for bit where logits are mixed; probabilities are rounded on their way through logarithms."""
     problem = classification(CLIENTS, kind_of_task=ByAutograd, weight_decay=decay)
     local = personal(run(Local(), problem, ROUNDS, GROUPS), "w")
@@ -110,7 +110,7 @@ def test_with_the_personal_share_alone_it_is_local_training_in_the_visited_round
     torch.testing.assert_close(of_probabilities, local, rtol=0, atol=1e-5)
 
 
-def test_with_one_group_the_global_model_is_that_of_fedavg_with_uniform_draws(problem: Study) -> None:
+def test_e54_with_one_group_the_global_model_is_that_of_fedavg_with_uniform_draws(problem: Study) -> None:
     """E54, bit for bit."""
     one_group = run(Stratified(), problem, ROUNDS, drawing({"kind": "groups", "groups": 1}, 2))
     fedavg = run(FedAvg("uniform"), problem, ROUNDS, drawing("uniform", 2))
@@ -119,7 +119,7 @@ def test_with_one_group_the_global_model_is_that_of_fedavg_with_uniform_draws(pr
 
 
 @pytest.mark.parametrize("ref", ["new", "old"])
-def test_mixed_logits_of_a_linear_model_are_apfl_with_mixed_parameters(problem: Study, ref: Any) -> None:
+def test_e54_mixed_logits_of_a_linear_model_are_apfl_with_mixed_parameters(problem: Study, ref: Any) -> None:
     """E54: v <- v - eta beta g(beta v + (1 - beta) w), with w after its step, or before it."""
     beta, ran = 0.3, run(Stratified(beta=0.3, mix="logit", ref=ref), problem, 1, GROUPS)
     (client,) = ran.ups[0]

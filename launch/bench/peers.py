@@ -1,8 +1,8 @@
 """What it costs to have no server: `python -m launch.bench.peers`.
 
-40 dFedU peers on a ring, a 4-regular and a full graph, with W1's model and data, beside 40 clients of FedU with a server and
-beside the floor of two processes that share memory and send nothing. Wanted: at least 0.7 of FedU's rounds a second on the
-4-regular graph. The bytes of an edge must be two models and their headers a round, exactly.
+40 dFedU peers on a ring, a 4-regular and a full graph, with W1's model and data, beside 40 clients of FedU with a
+server and beside the floor of two processes that share memory and send nothing. Wanted: at least 0.7 of FedU's rounds
+a second on the 4-regular graph. The payload of an edge must be two models a round, exactly.
 """
 
 import json
@@ -36,7 +36,9 @@ def main(turns: int = 3) -> None:
     print(f"{'':<28}{'rounds/s':>9}{'x FedU':>8}{'x floor':>9}")
     for form, found in rates.items():
         rate = median(found)
-        wanted = f"  (≥ {LEAST_SHARE}) {'met' if rate >= LEAST_SHARE * fedu else 'MISSED'}" if form == "4-regular" else ""
+        wanted = (
+            f"  (≥ {LEAST_SHARE}) {'met' if rate >= LEAST_SHARE * fedu else 'MISSED'}" if form == "4-regular" else ""
+        )
         print(f"{_NAMES.get(form, f'dFedU, {form}'):<28}{rate:>9.1f}{rate / fedu:>8.2f}{rate / floor:>9.2f}{wanted}")
 
 

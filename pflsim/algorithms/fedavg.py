@@ -13,8 +13,12 @@ Where visits differ in their numbers of steps tau_i (a deadline with late = "par
 takes each client's mean step instead, as FedNova does for SGD (Wang, Liu, Liang, Joshi, Poor, NeurIPS 2020, eq. 8):
     server      x   <- x + (sum_i p_i tau_i) sum_i p_i (u_i - x) / tau_i
 
+With `drop_percent` a share of the cohort has time for a part of the visit only (see `pflsim.stragglers`); its answers
+come, and are dropped, or averaged like all others (`stragglers` = "aggregate").
+
 Communication per visit: 1 vector [d] down (x), 1 up (u_i, or u_i - x with upload = "delta").
 State: x at the server; nothing at the client.
+Asynchronous form: x <- (1 - a) x + a u_i; buffered, x <- x + mean of rate s(age) (u_i - x_i).
 
 Evaluated: `global` is x; `finetuned` (FedAvg-FT) is x after the local training of one more visit on the
 client.
@@ -29,6 +33,7 @@ import torch
 from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved
 from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import average
+from pflsim.stragglers import require_share, steps_of, straggled, told, work_of
 
 
 @dataclass(frozen=True)
@@ -39,26 +44,35 @@ class FedAvg:
     upload: Literal["model", "delta"] = "model"  # u_i, or u_i - x: the same average up to rounding
     normalise: bool = False  # by the number of steps, as FedNova does, where clients take different numbers
     finetune: bool = True  # whether the fine-tuned model is evaluated too
+    drop_percent: float = (
+        0.0  # the share, 0 to 1, of a cohort that does only part of its work; the paper has 0, 0.5, 0.9
+    )
+    stragglers: Literal["drop", "aggregate"] = "drop"  # what becomes of their answers
+
+    def check(self, federation: Federation) -> list[str]:
+        require_share(self.drop_percent)
+        return []
 
     def client_init(self, client: Client) -> Tensors:
         return {}
 
     def client_work(self, task: Task, down: Tensors) -> Work:
-        return task.work()
+        return work_of(task, down)
 
     def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
-        x = down["x"]
-        u = task.sgd(x)
+        x, steps = down["x"], steps_of(task, down)
+        u = task.sgd(x, steps=steps)
         up = {"u": u - x if self.upload == "delta" else u}
-        return you, up | {"steps": torch.tensor([task.steps])} if self.normalise else up
+        return you, up | {"steps": torch.tensor([steps])} if self.normalise else up
 
     def server_init(self, federation: Federation) -> Tensors:
         return {"x": federation.initial}
 
     def server_down(self, all: Tensors, client: int, round: Round) -> Tensors:
-        return {"x": all["x"]}
+        return {"x": all["x"], **told(self.drop_percent, client, round)}
 
     def server_step(self, all: Tensors, answers: Sequence[Answer], round: Round) -> Tensors:
+        answers = [answer for answer in answers if self._takes(answer)]
         p = [answer.weight * (answer.n_samples if self.weights == "samples" else 1) for answer in answers]
         if self.normalise:
             return self._normalised(all, answers, p)
@@ -80,11 +94,17 @@ class FedAvg:
         return {"x": all["x"] + effective * mean}
 
     def server_arrival(self, all: Tensors, answer: Answer, weight: float, round: Round) -> Tensors:
-        return {"x": mixed(all["x"], self._trained(answer), weight)}
+        return {"x": mixed(all["x"], self._trained(answer), weight)} if self._takes(answer) else all
 
     def server_buffer(self, all: Tensors, answers: Sequence[Answer], weights: Sequence[float], round: Round) -> Tensors:
-        starts, ends = [answer.down["x"] for answer in answers], [self._trained(answer) for answer in answers]
-        return {"x": moved(all["x"], starts, ends, weights)}
+        taken = [place for place, answer in enumerate(answers) if self._takes(answer)]
+        if not taken:
+            return all
+        starts, ends = [answers[k].down["x"] for k in taken], [self._trained(answers[k]) for k in taken]
+        return {"x": moved(all["x"], starts, ends, [weights[k] for k in taken])}
+
+    def _takes(self, answer: Answer) -> bool:
+        return self.stragglers == "aggregate" or not straggled(answer)
 
     def _trained(self, answer: Answer) -> torch.Tensor:
         return answer.down["x"] + answer.up["u"] if self.upload == "delta" else answer.up["u"]

@@ -21,6 +21,7 @@ class Local:
     """No collaboration: w_i <- sgd(w_i)."""
 
     mixes: ClassVar[bool] = False
+    any_model: ClassVar[bool] = True
 
     def client_init(self, client: Client) -> Tensors:
         return {"w": client.initial}

@@ -6,7 +6,7 @@ key of the table is a setting of the data set named there.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pflsim import catalogue
 from pflsim.data.divide import divide
 from pflsim.data.files import data_directory
-from pflsim.data.partition import Downsample, Indices, Part, Partition, PartitionReport, Pool, require
+from pflsim.data.partition import NONE, Downsample, Indices, Part, Partition, PartitionReport, Pool, require
 from pflsim.data.scaling import Scaling, scaled
 from pflsim.errors import DescriptionError
 from pflsim.rng import stream
@@ -83,6 +83,7 @@ class DataSettings:
     dir: str | None = None  # default: the environment variable PFLSIM_DATA, else ./data
     pool: Literal["train", "all"] = "train"  # what is divided: the official training part, or test rows too
     pool_limit: int | None = None  # at most so many rows of it, chosen at random
+    public_share: float | None = None  # share of these set aside, which everybody sees without labels; None: none
     scaling: Scaling = "unit"  # to [0, 1]; the others are told in `pflsim.data.scaling`
     partition: dict[str, Any] = field(default_factory=lambda: {"name": "iid"})
     test: Literal["within", "official"] = "within"  # split each client, or deal out the test part
@@ -93,7 +94,7 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class Data:
-    """All that a run needs: the parts of `partition` are indices into the rows of `x` and `y`."""
+    """All that a run needs: the parts of `partition`, and `public`, are indices into the rows of `x` and `y`."""
 
     name: str
     x: npt.NDArray[np.float32]  # [n, *shape], scaled
@@ -101,6 +102,7 @@ class Data:
     classes: int  # 0: regression
     partition: Partition
     report: PartitionReport
+    public: Indices = field(default_factory=NONE.copy)  # nobody's own, and in no test part
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -132,8 +134,8 @@ def settings(table: Mapping[str, Any]) -> tuple[DataSettings, dict[str, Any]]:
 
 
 def _check_ranges(table: DataSettings) -> None:
-    for key in ("test_share", "validation"):
-        share = getattr(table, key)
+    for key in ("test_share", "validation", "public_share"):
+        share = getattr(table, key) or 0.0
         require(0 <= share < 1, f"data.{key}", share, "must be at least 0 and below 1")
     limit = table.pool_limit
     require(limit is None or limit >= 1, "data.pool_limit", limit, "must be at least 1")
@@ -154,15 +156,15 @@ def _downsample(table: DataSettings) -> Downsample | None:
 def load(table: Mapping[str, Any], seed: int, clients: int) -> Data:
     """The data of a run, from the `[data]` table, the data seed and the number of clients.
 
-    The rows of the pool come first; with `test = "official"` the official test rows follow. Raises
-    DescriptionError, naming the key, for everything that cannot work.
+    The rows of the pool come first; with `test = "official"` the official test rows follow; the public rows come last.
+    Raises DescriptionError, naming the key, for everything that cannot work.
     """
     common, own = settings(table)
     found = catalogue.find("datasets", common.name, "data.name")
     dataset: Dataset = catalogue.made(found, "data.name", common.name, Dataset, data_directory(common.dir), **own)
     if common.test == "official" and dataset.y_test is None:
         raise DescriptionError("data.test", "official", f"{dataset.name} has no official test part here")
-    rows = _pool_rows(dataset, common, seed)
+    rows, public = _without_public(_pool_rows(dataset, common, seed), common.public_share or 0.0, seed)
     official = dataset.y_test if common.test == "official" else None
     pool = Pool(
         labels=_labels(rows.y, rows.classes),
@@ -176,10 +178,24 @@ def load(table: Mapping[str, Any], seed: int, clients: int) -> Data:
         downsample=_downsample(common),
     )
     partition = divide(pool, common.partition, clients)
-    x = scaled(rows.x, None if official is None else dataset.x_test, common.scaling, dataset.full_scale)
-    y = rows.y if official is None else np.concatenate([rows.y, official])
+    further = [public] if official is None or dataset.x_test is None else [(dataset.x_test, official), public]
+    x = scaled(rows.x, np.concatenate([x for x, _ in further]), common.scaling, dataset.full_scale)
+    y = np.concatenate([rows.y, *(y for _, y in further)])
     y = y.astype(np.int64 if rows.classes else np.float32)
-    return Data(dataset.name, x, y, rows.classes, partition, partition.report(y))
+    last = np.arange(len(y) - len(public[1]), len(y))
+    return Data(dataset.name, x, y, rows.classes, partition, partition.report(y), last)
+
+
+def _without_public(rows: Dataset, share: float, seed: int) -> tuple[Dataset, tuple[Array, Array]]:
+    """The rows that are to be divided, and x and y of those that are set aside for everybody."""
+    chosen = np.sort(stream(seed, "public").permutation(len(rows.x))[: round(share * len(rows.x))])
+    if not len(chosen):
+        return rows, (rows.x[:0], rows.y[:0])
+    kept = np.setdiff1d(np.arange(len(rows.x)), chosen)
+    client = None if rows.client is None else rows.client[kept]
+    context = None if rows.context is None else rows.context[kept]
+    own = replace(rows, x=rows.x[kept], y=rows.y[kept], client=client, context=context)
+    return own, (rows.x[chosen], rows.y[chosen])
 
 
 def _labels(y: Array, classes: int) -> Indices:

@@ -9,7 +9,7 @@ training and test part inside each client, the down-sampling of some clients, th
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,15 @@ class Partition:
 
     parts: tuple[Part, ...]
     notes: dict[str, Any] = field(default_factory=dict)
+
+    def pooled(self) -> "Partition":
+        """The same with all training data moved to client 0; what is in anybody's test part is not trained on."""
+        tested = np.concatenate([part.test for part in self.parts])
+        train = np.setdiff1d(np.concatenate([part.train for part in self.parts]), tested)
+        selected_by = np.setdiff1d(np.concatenate([part.validation for part in self.parts]), tested)
+        parts = [replace(part, train=NONE, validation=NONE) for part in self.parts]
+        parts[0] = replace(parts[0], train=train, validation=np.setdiff1d(selected_by, train))
+        return Partition(tuple(parts), {**self.notes, "warning": "data leaves the clients"})
 
     @property
     def digest(self) -> str:

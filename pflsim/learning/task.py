@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pflsim.learning.loss import Loss, squared_error
+from pflsim.learning.loss import Loss, default_loss, squared_error
 from pflsim.learning.training import Training
 from pflsim.learning.vector import Network
 from pflsim.rng import stream
@@ -92,6 +92,7 @@ class Task:
     visit: int
     round: int
     limit: int | None = None  # the most steps that the time allows
+    public: Tensor | None = None  # [p, ...] samples that everybody has, without labels
     spent: Work = field(default_factory=Work)  # what was really done so far; evaluation does not count
 
     @property
@@ -107,7 +108,10 @@ class Task:
     @property
     def steps(self) -> int:
         """The number R of mini-batch steps of this visit; 0 for a client without training samples."""
-        steps = self.training.steps(self.n_samples)
+        return self.within_limit(self.training.steps(self.n_samples))
+
+    def within_limit(self, steps: int) -> int:
+        """So many steps, or as many as the time allows: for a method that has a number of its own in a visit."""
         return steps if self.limit is None else min(steps, self.limit)
 
     def rng(self, purpose: str) -> np.random.Generator:
@@ -133,12 +137,24 @@ class Task:
         for number, rows in enumerate(self._rows(k, purpose, drawing)):
             yield Batch(self.x.index_select(0, rows), self.y.index_select(0, rows), purpose, number)
 
+    def fixed_batches(self) -> list[Batch]:
+        """All training samples, in batches that are the same in every visit: for what is kept for each of them.
+
+        Shuffled once. Their last may be short. Costs nothing; see `spend`.
+        """
+        rows = stream(self.seed, "fixed batches", self.client).permutation(self.part.train)
+        pieces = torch.split(torch.from_numpy(rows), self.training.batch) if len(rows) else ()
+        return [
+            Batch(self.x.index_select(0, piece), self.y.index_select(0, piece), "fixed", number)
+            for number, piece in enumerate(pieces)
+        ]
+
     def grad(self, w: Tensor, batch: Batch, loss: Loss | None = None, out: Tensor | None = None) -> Tensor:
         """The gradient [d] of the batch's mean loss at `w`, without weight decay.
 
         A step that shall have the bits of `sgd` is `w.add(gradient, alpha=-step_size)`.
         """
-        self._spend(len(batch), len(batch))
+        self.spend(Work(len(batch), len(batch)))
         rng = None
         if self.network.is_random:
             rng = stream(self.seed, "dropout", batch.purpose, self.client, self.visit, batch.number)
@@ -146,13 +162,17 @@ class Task:
 
     def logits(self, w: Tensor, batch: Batch) -> Tensor:
         """The outputs [b, C] at `w`, without dropout."""
-        self._spend(len(batch), 0)
+        self.spend(Work(len(batch), 0))
         return self.network.logits(w, batch.x)
+
+    def batch_loss(self, w: Tensor, batch: Batch) -> float:
+        """The batch's mean loss at `w`, without weight decay and dropout."""
+        return float(default_loss(batch.y)(self.logits(w, batch), batch.y))
 
     def loss(self, w: Tensor, split: Split = "train") -> float:
         """The mean loss f_i(w) over a split, without weight decay; 0 for an empty one."""
         result = self.evaluate(w, split)
-        self._spend(result.total, 0)
+        self.spend(Work(result.total, 0))
         return result.loss_sum / max(1, result.total)
 
     def evaluate(self, model: Tensor | Predictor, split: Split = "test") -> Evaluation:
@@ -191,7 +211,7 @@ class Task:
         momentum, weight_decay = self.training.momentum, self.training.weight_decay
         if extra is None and not momentum and not weight_decay and not self.network.is_random:
             samples = self.training.samples(self.n_samples, steps)
-            self._spend(samples, samples)
+            self.spend(Work(samples, samples))
             return self.network.descend(w, self._pairs(steps, purpose), step_size, loss)
         w, g, velocity = w.clone(), torch.empty_like(w), torch.zeros_like(w) if momentum else None
         for batch in self.batches(steps, purpose):
@@ -223,6 +243,6 @@ class Task:
             rows += torch.split(torch.from_numpy(wanted), batch)
         return rows
 
-    def _spend(self, forward: int, backward: int) -> None:
-        spent = self.spent
-        self.spent = Work(spent.forward_samples + forward, spent.backward_samples + backward)
+    def spend(self, work: Work) -> None:
+        """Charge what a method computes on samples by itself, without this network."""
+        self.spent = self.spent + work

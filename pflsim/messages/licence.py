@@ -1,16 +1,17 @@
 """Who may go on when peers wait for each other under the virtual clock; carries no payload and decides no order.
 
-A peer takes a message only when nothing that is still unknown can fall due before it. Mostly it sees that by itself: each
-message says until when its sender will be quiet. Where that is not enough it reports to the arbiter, which lives with the
-coordinator, when it could next act, how many messages it has sent to whom, and how many have reached it from whom. The
-arbiter asks others to report, too, as far as they hold somebody up. Reports come one by one, so they are snapshots of
-different moments; together they tell the truth all the same:
+A peer takes a message only when nothing that is still unknown can fall due before it. Mostly it sees that by itself:
+each message says until when its sender will be quiet. Where that is not enough it reports to the arbiter, which lives
+with the coordinator, when it could next act, how many messages it has sent to whom, and how many have reached it from
+whom. The arbiter asks others to report, too, as far as they hold somebody up. Reports come one by one, so they are
+snapshots of different moments; together they tell the truth all the same:
 
     what a peer reports as sent and its receiver has not reported as come is *under way*, and may let the receiver act
     floor    the earliest time at which anybody may act, as far as reported and under way
     delta    the least latency between two peers
-    licence  of one that waits: nothing unknown falls due at or before  min(the others' earliest, floor + delta) + delta,
-             for whatever is not under way yet leaves from one that acts, or from one that it wakes a latency later
+    licence  of one that waits: nothing unknown falls due at or before
+             min(the others' earliest, floor + delta) + delta,
+             for what is not under way yet leaves from one that acts, or from one that it wakes a latency later
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -142,8 +143,8 @@ class Reports:
     def due(self, next_ns: int, wants: bool) -> dict[str, Any] | None:
         """The report that is due from one that acts at `next_ns` at the earliest; None if none is.
 
-        One is due if this peer wants a licence, or went on without the one that it wanted, or if the arbiter may believe
-        that it acts before the time until which it was asked to tell.
+        One is due if this peer wants a licence, or went on without the one that it wanted, or if the arbiter may
+        believe that it acts before the time until which it was asked to tell.
         """
         if not (wants or self._last[1] or self._is_believed_to_act_ns() < self.asked_until_ns):
             return None

@@ -109,7 +109,9 @@ class PeerPort(Port):
             return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
         until_ns = message.facts.get("until_ns")
         if message.sender != COORDINATOR or type(until_ns) is not int:
-            raise BadMessage(f"a {message.kind} of {message.sender} says {until_ns!r:.40}, which is no time of the arbiter")
+            raise BadMessage(
+                f"a {message.kind} of {message.sender} says {until_ns!r:.40}, which is no time of the arbiter"
+            )
         self._seen[source] = message.sequence
         if message.kind == wire.TELL:
             self._reports.asked_until_ns = max(self._reports.asked_until_ns, until_ns)

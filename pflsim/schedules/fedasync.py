@@ -40,7 +40,8 @@ class FedAsync(WithoutRounds):
                     f"schedule.{name}", given, f"{type(method).__name__} mixes nothing: leave it out"
                 )
         if not hasattr(method, "server_arrival"):
-            reason = "has no asynchronous form (server_arrival): use a schedule with rounds"
+            others = "fedbuff or a schedule" if hasattr(method, "server_buffer") else "a schedule"
+            reason = f"has no asynchronous form (server_arrival): use {others} with rounds"
             raise DescriptionError("schedule.kind", "fedasync", f"{type(method).__name__} {reason}")
         return super().check(clients, method)
 

@@ -11,7 +11,7 @@ from pflsim.schedule import WithoutServer, require_share
 class Neighbours(WithoutServer):
     """In step with the neighbours; what `sync` is where there is no server."""
 
-    deadline_s: float | None = None  # after its own model has left, how long a peer waits; then the newest it has will do
+    deadline_s: float | None = None  # so long a peer waits after its own work; then the newest will do
     active: float = 1.0  # the share of peers that take part in a round, each drawn by itself
     only_active: bool = True  # learn only from those that take part, which keeps the mean; else also from older models
 
