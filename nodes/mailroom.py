@@ -42,8 +42,6 @@ class Mailroom:
         self._routed = socket.type == zmq.ROUTER
         self._routes: dict[str, bytes] = {}
         """By actor: from where it speaks."""
-        self._ways: dict[str, bytes] = {}
-        """By actor of this very process: how it is reached, where that is not from where it speaks."""
         self._met: set[str] = set()
         """The processes of peers to which there is a connection, or will be by their doing."""
         self._members = frozenset(members)
@@ -58,6 +56,7 @@ class Mailroom:
         self._parent = os.getppid()
         self._last_news_s = host_seconds()
         self._said: str | None = None
+        self._is_among_peers = False
         self._reporting: list[PeerPort] = []
         """Who tells an arbiter when nothing comes any more."""
         self.patience_ms = 5
@@ -69,19 +68,19 @@ class Mailroom:
         """An actor of this process: `program(port)` runs when `run` gives it the turn."""
         self._ports[port.name] = port
         self._timed = port.clock.seconds_until(0) is not None
-        if isinstance(port, PeerPort) and not self._timed:
-            self._reporting.append(port)
+        if isinstance(port, PeerPort):
+            self._is_among_peers = True
+            if not self._timed:
+                self._reporting.append(port)
         self._actors[port.name] = greenlet(lambda: self._live(port, program), parent=self._hub)
 
     def meet(self, actor: str, process: str, endpoint: str) -> None:
         """Be ready to talk to `actor`, which lives in `process`; of two processes the lesser connects to the other."""
         self._routes[actor] = process.encode()
-        if process == self._process:
-            self._ways[actor] = _to_itself(process)
         if process in self._met or self._process > process:
             return
         self._met.add(process)
-        self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, self._ways.get(actor, self._routes[actor]))
+        self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, self._way_to(actor) or b"")
         self._socket.connect(endpoint)
 
     def run(self) -> None:
@@ -103,12 +102,14 @@ class Mailroom:
     def post(self, to: str, frames: Sequence[Frame]) -> None:
         """Send `frames` to the actor `to`; never blocks."""
         if self._routed:
-            route = self._ways.get(to) or self._routes.get(to)
+            route = self._way_to(to)
             if route is None:
                 raise RunFailed(to, "is sent a message, but has not joined")
             try:
                 self._send_frame(route, last=False)
             except zmq.ZMQError as problem:
+                if self._is_among_peers and problem.errno == zmq.EHOSTUNREACH:
+                    return  # it has died; who died is for the launcher to say, not for whom it reaches next
                 raise RunFailed(to, f"cannot be reached ({problem})") from problem
         for frame in frames[:-1]:
             self._send_frame(frame, last=False)
@@ -125,6 +126,10 @@ class Mailroom:
         while port.clock.seconds_until(until_ns) and not port.is_asked():
             self._until[port.name] = until_ns
             self._hub.switch()
+
+    def _way_to(self, actor: str) -> bytes | None:
+        """By which route `actor` is reached; one of this very process through a connection of it to itself."""
+        return f"{self._process}/".encode() if actor in self._ports else self._routes.get(actor)
 
     # the hub
 
@@ -234,8 +239,3 @@ class Mailroom:
     def _send_frame(self, frame: Frame, *, last: bool) -> None:
         flags = zmq.DONTWAIT if last else zmq.DONTWAIT | zmq.SNDMORE
         self._socket.send(frame, flags, copy=len(frame) < COPY_BELOW_BYTES)
-
-
-def _to_itself(process: str) -> bytes:
-    """By which route a process reaches itself: a name that no process has."""
-    return f"{process}/".encode()

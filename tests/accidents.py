@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from greenlet import GreenletExit
 
+from pflsim.algorithms.dpsgd import DPSGD
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.task import Task, Work
@@ -102,3 +103,13 @@ class Accident(FedAvg):
 def kill(pid: int) -> None:
     """What the kernel does when memory runs out."""
     os.kill(pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class PeerAccident(DPSGD):
+    """D-PSGD, until c002 raises in its second round."""
+
+    def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
+        if task.client == 2 and task.round == 1:
+            raise ValueError("the peer's accident")
+        return super().client_step(you, down, task)
