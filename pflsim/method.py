@@ -71,6 +71,7 @@ class Method(Protocol):
     - mixes = False                            such a method: its arrivals know no alpha
     - pools = True                             no federated method: all training data are moved to client 0
     - needs_public = True                      a tenth of the data is set aside for everybody, if nothing else is said
+    - features                                 the outputs that the model is built with, where they are not the classes
     - any_model = True                         clients may have different models (`model.others`)
     - server_buffer(all, answers, weights, round) -> all   the buffered form: weights are rate s(age)
     """

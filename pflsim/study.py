@@ -335,7 +335,7 @@ class Study:
         others = table.pop("others", [])
         if not isinstance(others, list) or not all(isinstance(other, Mapping) for other in others):
             raise DescriptionError("model.others", others, 'must be a list of tables such as { name = "mlr" }')
-        shape, classes = self.data.shape, self.data.classes
+        shape, classes = self.data.shape, getattr(self.method, "features", 0) or self.data.classes
         return [load_model(one, shape, classes, stream(init, "model")) for one in (table, *others)]
 
     def _pool(self) -> None:
