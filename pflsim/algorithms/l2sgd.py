@@ -49,7 +49,7 @@ from pflsim.learning.vector import average
 class L2SGD:
     """x_i follows its own data, and at random moments the mean of all."""
 
-    lam: float = 1.0  # lambda, how strongly the models are pulled together; values in use are 0.1 to 1
+    lam: float = 0.1  # lambda, how strongly the models are pulled together; values in use are 0.1 to 1
     p: float = 0.2  # chance of a mix
     variance_reduced: bool = False  # L2SGD+
     scale_N: bool = False  # noqa: N815  # divide by N, as the paper does
