@@ -264,6 +264,8 @@ def test_one_part_can_be_listed_in_full(shell: Shell) -> None:
     ended = shell("pflsim list fedu")
     assert ended.returncode == 0
     assert "Laplacian of the graph" in ended.stdout and "eta, the weight of the regularisation" in ended.stdout
+    inherited = shell("pflsim list cgpfl-heur").stdout
+    assert "how far an omega goes" in inherited and "the most contexts that are tried" in inherited
     ended = shell("pflsim list fedx")
     assert ended.returncode == WRONG and "did you mean 'fedu'?" in ended.stderr
 
