@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from rich.console import Console
@@ -101,11 +102,11 @@ def _show_parts(name: str, known: Sequence[str], console: Console) -> None:
 
 
 def _comments(found: Callable[..., Any]) -> dict[str, str]:
-    """What stands behind a setting in the source, by the setting's name; where there is no source, nothing."""
-    try:
-        lines = inspect.getsource(found).splitlines()
-    except (OSError, TypeError):
-        return {}
+    """What stands behind a setting in the source, also of a class that it comes from; without a source, nothing."""
+    lines: list[str] = []
+    for part in reversed(inspect.getmro(found)) if inspect.isclass(found) else (found,):
+        with suppress(OSError, TypeError):
+            lines += inspect.getsource(part).splitlines()
     settings = (re.match(r"\s+(\w+): [^#]*#\s*(?:noqa: \w+\s*#\s*)?(.*)", line) for line in lines)
     return {setting.group(1): setting.group(2) for setting in settings if setting}
 

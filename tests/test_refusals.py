@@ -271,6 +271,8 @@ def test_one_part_can_be_listed_in_full(shell: Shell) -> None:
         ended = shell(f"pflsim list {room}")
         assert ended.returncode == 0
         assert [line.split('"')[1] for line in ended.stdout.splitlines() if line.startswith("kind =")] == sorted(names)
+    inherited = shell("pflsim list cgpfl-heur").stdout
+    assert "how far an omega goes" in inherited and "the most contexts that are tried" in inherited
     ended = shell("pflsim list fedx")
     assert ended.returncode == WRONG and "did you mean 'fedu'?" in ended.stderr
 
