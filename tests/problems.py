@@ -166,15 +166,20 @@ def classification(
     seed: int = 1,
     graph: np.ndarray | None = None,
     kind_of_task: type[Task] = Task,
+    hidden: int | None = None,
     **training: object,
 ) -> Study:
-    """Softmax regression in 3 classes, two to a client, through the real `Task` in float32."""
+    """Softmax regression in 3 classes, two to a client, through the real `Task` in float32.
+
+    With `hidden` there is a layer of so many units before it.
+    """
     rng = stream(seed, "problem")
     labels = tuple((i % 3, (i + 1) % 3) for i in range(clients))
     sizes = rng.integers(9, 30, clients)
     y = np.concatenate([rng.choice(own, n) for own, n in zip(labels, sizes, strict=True)])
     x = torch.from_numpy((np.eye(3, 4)[y] + 0.5 * rng.normal(size=(len(y), 4))).astype(np.float32))
-    net, chosen = network(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (4,)), training_of(**training)
+    layers = [nn.Linear(4, 3)] if hidden is None else [nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, 3)]
+    net, chosen = network(nn.Sequential(nn.Flatten(), *layers), (4,)), training_of(**training)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     nothing = np.array([], dtype=np.int64)
     rows = [np.arange(low, high) for low, high in itertools.pairwise(starts)]
