@@ -66,10 +66,10 @@ def _exchange(port: PeerPort, study: Study, number: int, state: PeerState, partn
 
 
 def _answer(port: PeerPort, study: Study, number: int, state: PeerState, message: Message) -> None:
-    """Answer at once with the own model, and move towards that of who asked."""
+    """Answer at once with the own model, and move towards that of who asked, as in its round: both by the same."""
     mine = study.method.peer_shows(state.you)
     port.send(message.sender, PAIRED, mine, round=message.round, work_id=message.work_id)
-    state.you = fold(study, number, state.you, {study.number_of[message.sender]: message.tensors}, state.round)
+    state.you = fold(study, number, state.you, {study.number_of[message.sender]: message.tensors}, message.round - 1)
 
 
 def added(now: Tensors, before: Tensors, after: Tensors) -> Tensors:

@@ -1,6 +1,7 @@
 """What every method must satisfy; a new file in `algorithms/` is found and tested without being named here.
 
-Each method runs with its default settings on a small classification, half of the clients drawn in each round.
+Each method with a server runs with its default settings on a small classification, half of the clients drawn in each
+round; those of peers run in `tests/test_peer_conformance.py`.
 """
 
 import ast
@@ -16,12 +17,14 @@ import torch
 from pflsim import catalogue
 from pflsim.algorithms.local import Local
 from pflsim.errors import DescriptionError
-from pflsim.method import OPTIONAL, REQUIRED, Method
+from pflsim.method import OF_A_SERVER, OF_EVERYBODY, OF_PEERS, OPTIONAL, Method, PeerMethod, is_for_peers
 from pflsim.rng import stream
 from tests.problems import classification
 from tests.rounds import models, run
 
-METHODS = catalogue.names("algorithms")
+ALL_METHODS = catalogue.names("algorithms")
+PEER_METHODS = [name for name in ALL_METHODS if is_for_peers(catalogue.find("algorithms", name, "algorithm.name"))]
+METHODS = [name for name in ALL_METHODS if name not in PEER_METHODS]
 MAY_IMPORT = {
     "algorithms.cgpfl",
     "clustering.geometry",
@@ -127,20 +130,21 @@ def same_states(one, other):
     )
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ALL_METHODS)
 def test_a_method_is_a_frozen_dataclass_with_the_whole_interface(name):
     found = type(new(name))
+    half, of_half = (PeerMethod, OF_PEERS) if name in PEER_METHODS else (Method, OF_A_SERVER)
     assert dataclasses.is_dataclass(found) and found.__dataclass_params__.frozen
     assert found.__doc__ and importlib.import_module(found.__module__).__doc__
-    for required in REQUIRED:
-        asked = list(inspect.signature(getattr(Method, required)).parameters)
+    for required in (*OF_EVERYBODY, *of_half):
+        asked = list(inspect.signature(getattr(half if required in of_half else Method, required)).parameters)
         assert list(inspect.signature(getattr(found, required)).parameters) == asked, required
     public = {attribute for attribute in vars(found) if not attribute.startswith("_")}
     settings = {field.name for field in dataclasses.fields(found)}
-    assert public <= {*REQUIRED, *OPTIONAL, *settings}
+    assert public <= {*OF_EVERYBODY, *of_half, *OPTIONAL, *settings}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ALL_METHODS)
 def test_a_method_imports_only_what_a_method_may_know(name):
     module = importlib.import_module(type(new(name)).__module__)
     for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
