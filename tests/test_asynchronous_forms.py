@@ -23,6 +23,7 @@ from pflsim.study import Study
 from tests import problems
 from tests.launching import description
 from tests.test_chaos import assert_same, shuffled
+from tests.test_conformance import METHODS as WITH_A_SERVER
 
 GRAPH = np.ones((4, 4)) - np.eye(4)
 FEDERATION = problems.least_squares(graph=GRAPH).federation
@@ -158,7 +159,7 @@ def test_an_arrival_at_fedu_is_its_round_with_one_client_and_staleness_makes_the
 
 
 @pytest.mark.parametrize("schedule", [{"kind": "fedasync"}, {"kind": "fedbuff", "buffer": 3}])
-@pytest.mark.parametrize("method", catalogue.names("algorithms"))
+@pytest.mark.parametrize("method", WITH_A_SERVER)
 def test_every_method_runs_without_rounds_and_gives_the_same_bits_in_any_order(
     method: str, schedule: dict[str, Any]
 ) -> None:

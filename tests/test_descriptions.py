@@ -200,9 +200,7 @@ def test_make_passes_names_with_spaces_on_as_they_are() -> None:
 def test_the_first_study_takes_any_method_and_any_number_of_clients(clients: int) -> None:
     tables = override_value(read(ROOT / "launch" / "runs" / "start-here.toml"), "run.clients", clients)
     for name in catalogue.names("algorithms"):
-        if (
-            name == "dfedu"
-        ):  # what the file says of fedu's step it says of fedu alone; that is stable, and may overshoot
+        if name == "dfedu":  # the default step, which is stable and may overshoot
             Study(validate(with_algorithm(tables, name)), b"tried")
             continue
         told = Study(validate(with_algorithm(tables, name)), b"tried").warnings

@@ -153,6 +153,7 @@ def test_dfedper_averages_the_first_layer_and_keeps_the_last() -> None:
     assert bases.shape == (N, 30) and heads.shape == (N, 21)
     torch.testing.assert_close(all_peers(ran, "base"), bases.mean(0).repeat(N, 1), rtol=1e-6, atol=1e-6)
     same(all_peers(ran, "head"), heads)
+    assert DFedPer().peer_shows(ran.you[0]).keys() == {"base"}
     assert float((heads[0] - heads[1]).norm()) > 1e-3
 
 

@@ -132,7 +132,7 @@ class SFL:
 def _graph(federation: Federation) -> torch.Tensor:
     """The weights between clients [N, N]: the topology's, or 1 where two train on a common class."""
     if federation.graph is not None:
-        return torch.from_numpy(federation.graph)
+        return torch.tensor(federation.graph)
     classes = sorted({label for own in federation.labels for label in own})
     has = np.array([[label in own for label in classes] for own in map(set, federation.labels)], dtype=float)
     linked = torch.from_numpy(has @ has.T > 0).double()
