@@ -266,7 +266,8 @@ class Study:
 
     def plan(self) -> dict[str, Any]:
         """What is going to run, as plain values."""
-        run, report = self.description.run, self.data.report
+        run, report, topology = self.description.run, self.data.report, self.federation.topology
+        graph = {"graph": topology.facts()} if self.is_for_peers and topology is not None else {}
         return {
             "facts": {
                 "algorithm": self.method_name,
@@ -277,6 +278,7 @@ class Study:
                 "mode": self.description.time.mode,
                 "partition": {"report": str(report), "digest": self._partition_digest},
                 "parameters": self.network.layout.dimension,
+                **graph,
             },
             "hub": self.hub,
             "cohort": self.schedule.size(run.clients),

@@ -72,9 +72,8 @@ def by_class(reader: Reader, classes: Mapping[str, str]) -> list[SpeedClass]:
 
 
 def _last_scores(reader: Reader) -> dict[int, tuple[int, int, float | None]]:
-    """(correct, total, loss) of the headline model in the last evaluation on test, by client."""
+    """(correct, total, loss) of the headline model in each client's last evaluation on test, by client."""
     select = (
-        "SELECT client, correct, total, loss FROM evaluations WHERE split = 'test' AND model = ? "
-        "AND round = (SELECT MAX(round) FROM evaluations WHERE split = 'test')"
+        "SELECT client, correct, total, loss FROM evaluations WHERE split = 'test' AND model = ? ORDER BY round, rowid"
     )
     return {client: (correct, total, loss) for client, correct, total, loss in reader.query(select, headline(reader))}
