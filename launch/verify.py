@@ -31,7 +31,7 @@ def checked(directory: Path) -> list[Check]:
     """The invariants of the record in `directory`."""
     run = FinishedRun(directory)
     with run.reader:
-        return checks(Facts(run.reader, run.history, run.links, run.description.time.mode == "virtual"))
+        return checks(Facts(run.reader, run.history, run.links, run.is_virtual))
 
 
 def told(check: Check) -> list[str]:
