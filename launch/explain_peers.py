@@ -126,7 +126,7 @@ def _class_table(run: FinishedRun) -> Table:
 
 def _age_table(found: Sequence[Staleness]) -> Table:
     """The edges whose models were oldest."""
-    shown = table("how old the models were, s", "peer", "from", "uses", "mean", "oldest")
+    shown = table("how old the models were, s", "peer", "model of", "uses", "mean", "oldest")
     order = sorted(found, key=lambda one: (-one.mean_age_s, one.peer, one.neighbour))
     for one in order[:MOST_ACTORS]:
         ages = (three_digits(age_s) for age_s in (one.mean_age_s, one.largest_age_s))

@@ -28,7 +28,7 @@ def consensus_figure(course: Sequence[tuple[int, float]], title: str = "") -> "F
         panel.set_ylim(bottom=0)
     panel.xaxis.get_major_locator().set_params(integer=True)
     panel.set_xlabel("round of each peer")
-    panel.set_ylabel(r"consensus distance, $\frac{1}{N}\sum_k \|w_k - \bar w\|^2$")
+    panel.set_ylabel(r"consensus distance, $\|w_k - \bar w\|^2 / N$, summed")
     panel.set_title(title, fontsize=9)
     return figure
 

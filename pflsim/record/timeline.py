@@ -105,8 +105,10 @@ def waiting_figure(paths: Sequence[CriticalPath]) -> "Figure":
     panel.set_ylim(max(3, len(shown)) - 0.5, -0.5)
     panel.tick_params(axis="y", length=0)
     panel.grid(axis="y", visible=False)
-    whose = "the rounds" if all(path.owner == SERVER for path in paths) else "all others, also through others,"
-    panel.set_xlabel(f"how long {whose} waited for it, {unit}")
+    if any(path.owner != SERVER for path in paths):
+        panel.set_xlabel(f"how long all peers together waited for it, directly or through others, {unit}")
+    else:
+        panel.set_xlabel(f"how long the rounds waited for it, {unit}")
     lines, labels = panel.get_legend_handles_labels()
     if lines:
         figure.legend(lines, labels, loc="outside upper center", ncols=len(lines), frameon=False)
