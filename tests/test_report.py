@@ -13,8 +13,8 @@ from pflsim.record.accuracy import over_clients, over_rounds
 from pflsim.record.database import Reader, Record
 from pflsim.record.plot import save_accuracy_plot
 from pflsim.record.report import comparison_table, summarise, three_digits, write_summary
-from pflsim.record.waiting import WaitedFor, most_waited_for
 from pflsim.record.result import Result
+from pflsim.record.waiting import WaitedFor, most_waited_for
 
 SECOND_NS = 10**9
 

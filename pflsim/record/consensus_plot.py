@@ -15,6 +15,7 @@ def consensus_figure(course: Sequence[tuple[int, float]], title: str = "") -> "F
     """The consensus distance over rounds; on a logarithmic scale, where no distance is 0."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(5.2, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -26,7 +27,7 @@ def consensus_figure(course: Sequence[tuple[int, float]], title: str = "") -> "F
         panel.set_yscale("log")
     else:
         panel.set_ylim(bottom=0)
-    panel.xaxis.get_major_locator().set_params(integer=True)
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     panel.set_xlabel("round of each peer")
     panel.set_ylabel(r"consensus distance, $\|w_k - \bar w\|^2 / N$, summed")
     panel.set_title(title, fontsize=9)
