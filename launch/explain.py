@@ -49,13 +49,13 @@ def _rounds(run: FinishedRun, console: Console, number: int | None) -> None:
 def _whole_run(run: FinishedRun, paths: list[CriticalPath], console: Console) -> None:
     for line in _slowest(paths):
         console.print(line, markup=False)
-    for table in (
+    for shown in (
         _blame_table(paths),
         _share_table(shares(run.history), run.classes()),
         _class_table(by_class(run.reader, run.classes())),
     ):
         console.print()
-        console.print(table)
+        console.print(shown)
     for line in _staleness(age_histogram(run.reader)):
         console.print(line, markup=False)
 

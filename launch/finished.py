@@ -58,7 +58,7 @@ class FinishedRun:
         return self.description.time.mode == "virtual"
 
     def paths(self) -> list[CriticalPath]:
-        """The critical path of each round (of peers: of each step); without spans nobody could tell why it took long."""
+        """The critical path of each round (of peers: each step); without spans nobody could tell."""
         if not self.history.spans:
             raise DescriptionError("record.spans", False, "the run kept no spans, so its time cannot be explained")
         if self.history.has_peers:
@@ -67,7 +67,7 @@ class FinishedRun:
 
     @cached_property
     def topology(self) -> Topology | None:
-        """The graph among its clients, as its description and what it recorded of them have it; None if there is none."""
+        """The graph among its clients, by its description and what it recorded of them; None if there is none."""
         table, run = self.description.topology, self.description.run
         rows = self.reader.rows("clients") if classes_of(self.reader) else []
         if table is None or not rows:

@@ -44,9 +44,7 @@ SPOILT = {
     ),
     "UPDATE sent SET receiver = 'coordinator' WHERE kind = 'PUSH' AND sequence = 1": "no model passes the coordinator",
     "UPDATE received SET sender = 'coordinator', sequence = 99 WHERE kind = 'PUSH' AND "
-    "sender = 'c001' AND sequence = 1": (
-        "no model passes the coordinator"
-    ),
+    "sender = 'c001' AND sequence = 1": ("no model passes the coordinator"),
     "INSERT INTO sent VALUES ('c001', 'coordinator', 'FINISHED', 'control', 99, 0, 8, 40, 5, 0)": (
         "no model passes the coordinator"
     ),

@@ -79,7 +79,8 @@ def models(reader: Reader) -> list[str]:
 def latest(reader: Reader, model: str, split: str = "test") -> Accuracy:
     """A model's accuracy by the last evaluation of each client; peers may have stopped after different rounds."""
     select = (
-        "SELECT client, correct, total, loss FROM evaluations WHERE model = ? AND split = ? ORDER BY round, client, rowid"
+        "SELECT client, correct, total, loss FROM evaluations WHERE model = ? AND split = ? "
+        "ORDER BY round, client, rowid"
     )
     last = {client: scores for client, *scores in reader.query(select, model, split)}
     return over_clients((correct, total, loss) for _, (correct, total, loss) in sorted(last.items()))

@@ -85,7 +85,8 @@ def consensus_over_rounds(reader: Reader) -> list[tuple[int, float]]:
     for round, value in reader.query("SELECT round, value FROM measures WHERE name = ? ORDER BY actor", SKETCH):
         rounds[round].append(unpacked(value))
     everybody = max(map(len, rounds.values()), default=0)
-    return [(round, consensus_distance(np.stack(own))) for round, own in sorted(rounds.items()) if len(own) == everybody]
+    whole = [(round, own) for round, own in sorted(rounds.items()) if len(own) == everybody]
+    return [(round, consensus_distance(np.stack(own))) for round, own in whole]
 
 
 def last_consensus(reader: Reader) -> Consensus | None:

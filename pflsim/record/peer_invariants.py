@@ -21,7 +21,7 @@ def steps_follow_each_other(history: History) -> Iterator[str]:
                 yield f"step {step.round} of {peer} ends before it starts"
         for one, following in pairwise(steps):
             if following.start_ns < one.end_ns:
-                yield f"step {following.round} of {peer} starts at {following.start_ns} ns, before {one.round} has ended"
+                yield f"step {following.round} of {peer} starts at {following.start_ns} ns, before {one.round} is over"
 
 
 def work_lasts_from_step_to_model(history: History, reader: Reader) -> Iterator[str]:

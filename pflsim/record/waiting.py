@@ -21,7 +21,9 @@ class WaitedFor:
     """The client that the others waited for most."""
 
     actor: str
-    waited_s: float  # simulated; how much later than the median answer it was, summed over the rounds (peers: see above)
+    waited_s: (
+        float  # simulated; how much later than the median answer it was, summed over the rounds (peers: see above)
+    )
     rounds_closed: int  # in which no answer arrived after its own (of peers: the waits that it ended)
     others_as_late: int  # other clients that were waited for at least 99 % as long
 
