@@ -10,13 +10,13 @@ from rich.table import Table
 
 from launch.placement import assignments, start_method
 from launch.show import Screen
+from launch.tables import graph_in_words
 from pflsim.record.report import three_digits
 from pflsim.spec import Description, validate
 
 if TYPE_CHECKING:
     from pflsim.federation import Tensors
     from pflsim.study import Study
-    from pflsim.topology import Topology
 
 FORKED_BYTES, SPAWNED_BYTES = 15_000_000, 150_000_000
 """Memory that a process adds, measured: forked from a warm host, and from a fresh interpreter."""
@@ -43,38 +43,42 @@ def _plan(description: Description) -> Table:
 
     study = Study(description, b"check")
     plan = study.plan()
-    facts, cohort = plan["facts"], _working(study, plan["cohort"])
+    facts = plan["facts"]
     clients = len(assignments(description))
     memory_gb = _memory_bytes(description, study) / 1e9
-    up_bytes = sum(tensor.numel() * tensor.element_size() for tensor in _first_answer(study).values())
     table = Table(title=facts["algorithm"], title_justify="left", title_style="bold", box=None, show_header=False)
     table.add_row("data", f"{facts['dataset']}: {facts['partition']['report']}")
     if study.federation.topology is not None:
-        table.add_row("graph", _graph(study.federation.topology))
+        table.add_row("graph", graph_in_words(study.federation.topology.facts()))
     table.add_row("model", f"{facts['model']}, {facts['parameters']:,} parameters")
-    table.add_row("processes", f"{clients + 2}: host, server, {clients} of clients ({start_method(description)})")
+    others = f"{clients} of {'peers' if study.is_for_peers else 'clients'} ({start_method(description)})"
+    table.add_row("processes", f"{clients + 2}: host, {study.hub}, {others}")
     table.add_row("memory", f"about {memory_gb:.1f} GB")
-    if asked := study.cohorts.asked_first(0, study.federation.clients):
-        table.add_row(
-            "first", f"{len(asked)} clients asked for a loss, {_megabytes(plan['down_bytes'], len(asked))} down"
-        )
-    table.add_row("per round", f"{cohort} clients, {_megabytes(plan['down_bytes'], cohort)} down")
-    table.add_row("", f"{cohort} clients, {_megabytes(up_bytes, cohort)} up")
+    for number, line in enumerate(_models_among_peers(study) if study.is_for_peers else _both_ways(study, plan)):
+        table.add_row("" if number else "per round", line)
     for warning in plan["warnings"]:
         table.add_row("warning", escape(warning))
     return table
 
 
-def _graph(topology: "Topology") -> str:
-    facts = topology.facts()
-    weighed = "" if facts["weights"] == "own" else f", {facts['weights']} weights"
-    links = f"{facts['edges']:,} edges, degrees {facts['least_degree']} to {facts['largest_degree']}"
-    parts = "1 component" if facts["components"] == 1 else f"{facts['components']} components"
-    return (
-        f"{facts['name']}{weighed}{', round 1, as it changes' * facts['changes']}: {facts['nodes']} nodes, "
-        f"{links} (mean {facts['mean_degree']:.3g}), {parts}, "
-        f"lambda_max {facts['lambda_max']:.4g}, spectral gap {facts['spectral_gap']:.3g}"
-    )
+def _both_ways(study: "Study", plan: Mapping[str, Any]) -> list[str]:
+    cohort = _working(study, plan["cohort"])
+    asked = len(study.cohorts.asked_first(0, study.federation.clients) or ())
+    first = f"{asked} clients asked for a loss, {_megabytes(plan['down_bytes'], asked)} down"
+    return [
+        *([first] if asked else []),
+        f"{cohort} clients, {_megabytes(plan['down_bytes'], cohort)} down",
+        f"{cohort} clients, {_megabytes(_bytes(_first_answer(study)), cohort)} up",
+    ]
+
+
+def _models_among_peers(study: "Study") -> list[str]:
+    """What all peers send in their first rounds."""
+    peers = range(len(study.names))
+    sent = [study.models_sent(peer, 0) for peer in peers]
+    model_bytes = _bytes(study.method.peer_shows(study.method.client_init(study.client(0))))
+    each = f"{min(sent)}" if min(sent) == max(sent) else f"{min(sent)} to {max(sent)}"
+    return [f"{sum(sent)} models, {each} of each peer, {_megabytes(model_bytes, sum(sent))} between peers"]
 
 
 def _working(study: "Study", asked: int) -> int:
@@ -86,6 +90,10 @@ def _working(study: "Study", asked: int) -> int:
 
 def _megabytes(payload_bytes: int, cohort: int) -> str:
     return f"{payload_bytes:,} bytes each = {three_digits(payload_bytes * cohort / 1e6)} MB"
+
+
+def _bytes(tensors: "Tensors") -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def _first_answer(study: "Study") -> "Tensors":
@@ -100,9 +108,15 @@ def _first_answer(study: "Study") -> "Tensors":
 
 
 def _memory_bytes(description: Description, study: "Study") -> int:
-    """The data once, and what each process needs: its own pages, and about six vectors per client that it runs."""
+    """The data once, and what each process needs: its own pages, and about six vectors per client that it runs.
+
+    A peer has two more per neighbour: the newest model of each, and one that is early.
+    """
     processes = len(assignments(description)) + 2
     own = FORKED_BYTES if start_method(description) == "fork" else SPAWNED_BYTES + study.data.x.nbytes
     largest = max(network.layout.dimension for network in study.networks)
-    vectors = 6 * 4 * largest * (len(study.names) + len(study.names))
+    kept = 12 * len(study.names)
+    if study.is_for_peers:
+        kept += 2 * sum(len(study.linked(peer)) for peer in range(len(study.names)))
+    vectors = 4 * largest * kept
     return int(SPAWNED_BYTES + study.data.x.nbytes + processes * own + vectors)

@@ -44,6 +44,7 @@ def facts_of_run(
         "status": status,
         **plan["facts"],
         "rounds": finished.get("rounds", 0),
+        **({"most_rounds": finished["most_rounds"]} if "most_rounds" in finished else {}),
         "stopped": finished.get("stopped", status),
         "rejected_uploads": recorder.rejected,
         "warnings": plan["warnings"],

@@ -6,9 +6,11 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
+from launch.explain_peers import explain_peers
 from launch.finished import FinishedRun
 from launch.screen import fitted
 from launch.show import Screen
+from launch.tables import MOST_ACTORS, some_of, table
 from pflsim.errors import DescriptionError
 from pflsim.record.accuracy import over_rounds, time_to_target
 from pflsim.record.classes import SpeedClass, age_histogram, by_class
@@ -18,16 +20,26 @@ from pflsim.record.history import SERVER
 from pflsim.record.shares import Shares, shares
 
 SLOWEST = 3
-MOST_ACTORS = 8
 BAR = 40
 
 
 def explain(directory: Path, number: int | None = None, target: float | None = None) -> None:
     """Print where the time went: of one round, or of the run."""
     run, console = FinishedRun(directory), Screen()
-    paths = run.paths()
     if run.reservation:
         console.print(fitted(f"{run.reservation}; what is not known looks like waiting"), markup=False)
+    if run.history.has_peers:
+        explain_peers(run, console, number)
+    else:
+        _rounds(run, console, number)
+    if target is not None:
+        reached = time_to_target(over_rounds(run.reader), target)
+        line = f"time to an accuracy of {target:g}, held for 3 evaluations: {reached}"
+        console.print(fitted(line, 4, console.width), markup=False)
+
+
+def _rounds(run: FinishedRun, console: Screen, number: int | None) -> None:
+    paths = run.paths()
     if number is not None:
         found = [path for path in paths if path.period.round == number]
         if not found:
@@ -37,10 +49,6 @@ def explain(directory: Path, number: int | None = None, target: float | None = N
             console.print(fitted(line, 4, console.width), markup=False)
     else:
         _whole_run(run, paths, console)
-    if target is not None:
-        reached = time_to_target(over_rounds(run.reader), target)
-        line = f"time to an accuracy of {target:g}, held for 3 evaluations: {reached}"
-        console.print(fitted(line, 4, console.width), markup=False)
 
 
 def _whole_run(run: FinishedRun, paths: list[CriticalPath], console: Screen) -> None:
@@ -48,13 +56,13 @@ def _whole_run(run: FinishedRun, paths: list[CriticalPath], console: Screen) -> 
         console.print(fitted(line, 4, console.width), markup=False)
     if not paths:
         return
-    for table in (
+    for shown in (
         _blame_table(paths),
         _share_table(shares(run.history), run.classes()),
         _class_table(by_class(run.reader, run.classes())),
     ):
         console.print()
-        console.print(table)
+        console.print(shown)
     for line in _staleness(age_histogram(run.reader)):
         console.print(line, markup=False)
 
@@ -76,44 +84,32 @@ def _slowest(paths: list[CriticalPath]) -> Iterator[str]:
         yield f"  {path}"
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    return table
-
-
 def _blame_table(paths: list[CriticalPath]) -> Table:
-    table = _table("waited for, on the rounds' critical paths", "actor", "time", "share", "rounds that it closed")
+    shown = table("waited for, on the rounds' critical paths", "actor", "time", "share", "rounds that it closed")
     whole_ns = sum(path.duration_ns for path in paths) or 1
     for one in blamed(paths)[:MOST_ACTORS]:
         share = f"{100 * one.total_ns / whole_ns:.1f} %"
-        table.add_row(one.actor, duration(one.total_ns), share, str(one.rounds) if one.actor != SERVER else "")
-    return table
+        shown.add_row(one.actor, duration(one.total_ns), share, str(one.rounds) if one.actor != SERVER else "")
+    return shown
 
 
 def _share_table(found: list[Shares], classes: Mapping[str, str]) -> Table:
     """The server, then the clients: the busiest and the idlest where they are many."""
-    table = _table("how they spent the time, %", "actor", "class", "computing", "sending", "offline", "waiting")
+    shown = table("how they spent the time, %", "actor", "class", "computing", "sending", "offline", "waiting")
     server, clients = found[:1], sorted(found[1:], key=lambda one: (-one.computing_ns, one.actor))
-    half = MOST_ACTORS // 2
-    shown = clients if len(clients) <= MOST_ACTORS else [*clients[:half], *clients[-half:]]
-    for one in [*server, *shown]:
+    for one in [*server, *some_of(clients, shown, "that took part, the {half} that computed longest and shortest")]:
         whole_ns = sum(one[1:]) or 1
         kind = classes.get(one.actor, "")
-        table.add_row(one.actor, escape(kind), *(f"{100 * part_ns / whole_ns:.1f}" for part_ns in one[1:]))
-    if len(shown) < len(clients):
-        table.caption = f"of {len(clients)} that took part, the {half} that computed longest and shortest"
-        table.caption_justify = "left"
-    return table
+        shown.add_row(one.actor, escape(kind), *(f"{100 * part_ns / whole_ns:.1f}" for part_ns in one[1:]))
+    return shown
 
 
 def _class_table(found: list[SpeedClass]) -> Table:
     columns = ("class", "clients", "visits each", "answers each", "accuracy, %", "worst decile", "mean age")
-    table = _table("by speed class", *columns)
+    shown = table("by speed class", *columns)
     for one in found:
         accuracy = one.accuracy
-        table.add_row(
+        shown.add_row(
             escape(one.name),
             str(one.clients),
             f"{one.visits / one.clients:.2f}",
@@ -122,7 +118,7 @@ def _class_table(found: list[SpeedClass]) -> Table:
             f"{100 * accuracy.worst_decile:.1f}" if accuracy else "–",
             f"{one.mean_age:.2f}" if one.mean_age is not None else "–",
         )
-    return table
+    return shown
 
 
 def _staleness(histogram: Mapping[int, int]) -> Iterator[str]:

@@ -1,8 +1,11 @@
 """The folder that a run left, opened for those who explain, verify or retime it."""
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from pflsim.errors import DescriptionError
 from pflsim.record import timeline
@@ -13,10 +16,12 @@ from pflsim.record.history import SERVER, History
 from pflsim.record.participation import save_participation_plot
 from pflsim.record.timeline import Window, window_of
 from pflsim.record.trace import write_trace
+from pflsim.record.waiting import step_paths
 from pflsim.spec import Description, client_names, read, validate
 from pflsim.timing.clock import NANOSECONDS
 from pflsim.timing.devices import Devices
 from pflsim.timing.links import Links
+from pflsim.topology import Topology
 
 FIRST_ROUNDS = 3
 """So many does the timeline show if nobody says more."""
@@ -69,11 +74,32 @@ class FinishedRun:
         """Its kind."""
         return self.description.schedule.kind
 
+    @property
+    def is_virtual(self) -> bool:
+        """Whether its time was simulated."""
+        return self.description.time.mode == "virtual"
+
     def paths(self) -> list[CriticalPath]:
-        """The critical path of each round; without spans nobody can tell computing from waiting."""
+        """The critical path of each round (of peers: each step), for which spans are needed."""
         if not self.history.spans and not self.description.record.spans:
             raise DescriptionError("record.spans", False, "the run kept no spans, so its time cannot be explained")
+        if self.history.has_peers:
+            return step_paths(self.history, self.links, self.is_virtual)
         return critical_paths(self.history, self.schedule, self.links)
+
+    @cached_property
+    def topology(self) -> Topology | None:
+        """The graph among its clients, by its description and what it recorded of them; None if there is none."""
+        table, run = self.description.topology, self.description.run
+        rows = self.reader.rows("clients") if classes_of(self.reader) else []
+        if table is None or not rows:
+            return None
+        labels = tuple(tuple(json.loads(row["labels_json"])) for row in rows)
+        sizes = np.array([row["training_samples"] for row in rows])
+        try:
+            return Topology(table.name, table.settings, labels, sizes, run.seed.data, weights=table.weights)
+        except DescriptionError:  # its file is gone
+            return None
 
     def classes(self) -> dict[str, str]:
         """The class of each client's device: as recorded, else as its description says, if that needs no data."""
@@ -97,14 +123,20 @@ def save_trace(directory: Path) -> Path:
 def save_pictures(directory: Path, number: int | None, seconds: str | None, against: Sequence[Path] = ()) -> list[Path]:
     """Draw the timeline (of some `seconds`, "1.5:3", a round, or the first rounds), the waiting, and who took part.
 
-    Who took part in the runs in `against` is drawn above it, on the same scale.
+    Who took part in the runs in `against` is drawn above it, on the same scale. Of peers, all of whom take part, also
+    their graph, the bytes on its edges, and the consensus distance.
     """
     run = FinishedRun(directory)
+    window = None if seconds is None else _window(seconds)
+    if run.history.has_peers:
+        from launch.peer_pictures import save_peer_pictures
+
+        return save_peer_pictures(run, number, window)
     paths = run.paths()
     first, last = (1, FIRST_ROUNDS) if number is None else (number, number)
-    if seconds is None and not any(first <= period.round <= last for period in run.history.rounds):
+    if window is None and not any(first <= period.round <= last for period in run.history.rounds):
         raise DescriptionError("--pictures", True, "no such round has ended, so there is nothing to draw")
-    window = window_of(run.history.rounds, first, last) if seconds is None else _window(seconds)
+    window = window_of(run.history.rounds, first, last) if window is None else window
     label = run.description.algorithm.name
     drawn = timeline.save_pictures(run.history, paths, window, directory, label)
     records = {_took_part(FinishedRun(other)): other / "record.db" for other in against}

@@ -43,6 +43,9 @@ def retimed_rounds(directory: Path, settings: Sequence[str]) -> tuple[list[Perio
     if run.reservation:
         raise DescriptionError("DIR", str(directory), f"cannot be retimed: {run.reservation}")
     _refuse(run.description)
+    if run.history.has_peers:
+        reason = "it repeats the rounds of a server, and peers have none: each waits for neighbours of its own"
+        raise DescriptionError("algorithm.name", run.description.algorithm.name, f"cannot be retimed: {reason}")
     tables = _changed(read(directory / "run.toml"), settings)
     try:
         rounds = recorded_rounds(run.reader)

@@ -51,8 +51,10 @@ def _remarks(summary: Mapping[str, Any]) -> list[str]:
     accuracy = summary.get("accuracy") or {}
     if accuracy.get("weighted") is not None and accuracy.get("loss") is None:
         remarks.append("warning: some models that were evaluated give a loss that is not finite; does it diverge?")
-    if not str(summary.get("stopped", "")).endswith("rounds are done"):
-        remarks.append(f"ended after {summary['rounds']} rounds: {summary.get('stopped')}")
+    rounds, most = summary["rounds"], summary.get("most_rounds", summary["rounds"])
+    if rounds != most or not str(summary.get("stopped", "")).endswith("rounds are done"):
+        done = f"{rounds} rounds" if rounds == most else f"{rounds} to {most} rounds"
+        remarks.append(f"ended after {done}: {summary.get('stopped')}")
     return remarks
 
 

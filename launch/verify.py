@@ -34,8 +34,7 @@ def verify_record(directory: Path) -> bool:
 def checked(run: FinishedRun) -> list[Check]:
     """The invariants of a record."""
     with run.reader:
-        is_virtual, is_whole = run.description.time.mode == "virtual", run.ended == DONE
-        return checks(Facts(run.reader, run.history, run.links, is_virtual, is_whole))
+        return checks(Facts(run.reader, run.history, run.links, run.is_virtual, run.ended == DONE))
 
 
 def told(check: Check) -> list[str]:

@@ -8,6 +8,8 @@ from pflsim.digest import digest_of
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import seconds
 from pflsim.messages.wire import BEGIN, BYE, COORDINATOR, FINISHED, HELLO, JOIN, PLACES, READY, STATE, STOP, WELCOME
+from pflsim.record.consensus import FINAL, MOST_TOLD, SKETCH, flat, sketch
+from pflsim.record.database import packed
 from pflsim.study import Study
 
 ENGINES = {
@@ -78,6 +80,10 @@ def _evaluate(port: PeerPort, study: Study, number: int, state: PeerState) -> No
         for split, (correct, total, loss) in splits.items():
             told = (state.round, port.now_ns, number, model, split, correct, total, loss)
             port.recorder.tell("evaluations", *told)
+    if study.description.record.consensus:
+        shown = flat(study.method.peer_shows(state.you))
+        sketched = sketch(shown, study.description.run.seed.train)
+        port.recorder.tell("measures", state.round, port.name, SKETCH, packed(sketched))
 
 
 def _finish(port: PeerPort, study: Study, number: int, state: PeerState, stopped: str) -> None:
@@ -88,6 +94,9 @@ def _finish(port: PeerPort, study: Study, number: int, state: PeerState, stopped
     port.send(COORDINATOR, FINISHED, facts={"rounds": state.round, "stopped": stopped})
     while (message := port.recv()).kind != STOP:
         state.serve(port, study, number, message)
+    shown = flat(study.method.peer_shows(state.you))
+    if study.description.record.consensus and len(study.names) * len(shown) <= MOST_TOLD:
+        port.recorder.tell("measures", state.round, port.name, FINAL, packed(shown))
     facts = {"digest": digest_of(state.you), "trace": port.trace_as_of(port.asked_ns)}
     port.send(COORDINATOR, STATE, facts=facts)
     port.finish()

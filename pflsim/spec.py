@@ -139,6 +139,8 @@ class RecordTable(_Table):
     spans: bool = True
     plot: bool = True
     trace: bool = False
+    consensus: bool = True
+    """Whether peers tell sketches of their models, see `pflsim.record.consensus`."""
 
 
 class Description(_Table):

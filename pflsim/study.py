@@ -33,6 +33,7 @@ from pflsim.sampling import Population
 from pflsim.schedule import Schedule, WithoutRounds, WithoutServer
 from pflsim.schedules.deadline import Deadline
 from pflsim.schedules.neighbours import Neighbours
+from pflsim.schedules.push import Push
 from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.availability import Availability
 from pflsim.timing.clock import NANOSECONDS
@@ -290,7 +291,8 @@ class Study:
 
     def plan(self) -> dict[str, Any]:
         """What is going to run, as plain values."""
-        run, report = self.description.run, self.data.report
+        run, report, topology = self.description.run, self.data.report, self.federation.topology
+        graph = {"graph": topology.facts()} if self.is_for_peers and topology is not None else {}
         return {
             "facts": {
                 "algorithm": self.method_name,
@@ -301,6 +303,7 @@ class Study:
                 "mode": self.description.time.mode,
                 "partition": {"report": str(report), "digest": self._partition_digest},
                 "parameters": self.network.layout.dimension,
+                **graph,
             },
             "hub": self.hub,
             "cohort": self.schedule.size(run.clients),
@@ -433,6 +436,17 @@ class Study:
     def linked(self, number: int) -> tuple[int, ...]:
         """The peers with which peer `number` may ever exchange a model, ascending."""
         return self.appointments.linked(number)
+
+    def models_sent(self, number: int, round: int) -> int:
+        """How many models peer `number` sends in a round; in pairs its own, and an answer on average."""
+        kind = self.description.schedule.kind
+        if kind == "asynchronous":
+            return len(self.appointments.neighbours(number, round))
+        if isinstance(self.schedule, Push):
+            return len(self.appointments.partners(number, round, self.schedule.receivers))
+        if kind == "pairs":
+            return 2 * len(self.appointments.partners(number, round, 1))
+        return len(self.appointments.of_round(number, round)[0])
 
     @property
     def least_latency_ns(self) -> int:

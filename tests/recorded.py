@@ -49,6 +49,33 @@ KINDS: dict[str, dict[str, Any]] = {
     "faults": {"fault": [{"kind": "duplicate", "probability": 0.5}, {"kind": "slow-link", "factor": 3.0}]},
 }  # fmt: skip
 
+AMONG = SMALL | {"topology": {"name": "ring"}, "data__samples": 300, "devices": STRAGGLERS | {"stragglers": 1}}
+"""Six peers on a ring, one of them ten times slower than the others."""
+
+LEAVING = {"availability": {"kind": "markov", "on_s": 0.02, "off_s": 0.01}, "run__rounds": 8}
+
+PEERS: dict[str, dict[str, Any]] = {
+    "sync": {"algorithm": {"name": "dfedu"}},
+    "slow links": {"algorithm": {"name": "dpsgd"},
+                   "links": {"client": {"uplink_mbps": 0.5, "downlink_mbps": 0.4},
+                             "server": {"uplink_mbps": 1.0, "downlink_mbps": 1.0}, "latency_ms": 3.0}},
+    "deadline": {"algorithm": {"name": "dfedu"}, "schedule": {"kind": "neighbours", "deadline_s": 0.01}},
+    "active": {"algorithm": {"name": "dfedu"}, "schedule": {"kind": "neighbours", "active": 0.5}},
+    "asynchronous": {"algorithm": {"name": "dfedu"}, "schedule": {"kind": "asynchronous"}},
+    "push": {"algorithm": {"name": "dpsgd"}, "schedule": {"kind": "push"}},
+    "epidemic": {"algorithm": {"name": "dpsgd"}, "schedule": {"kind": "epidemic", "receivers": 2},
+                 "topology": {"name": "full"}},
+    "pairs": {"algorithm": {"name": "dpsgd"}, "schedule": {"kind": "pairs"}},
+    "leaving": {"algorithm": {"name": "dfedu"}} | LEAVING,
+    "leaving pairs": {"algorithm": {"name": "dpsgd"}, "schedule": {"kind": "pairs"}} | LEAVING,
+    "faults": {"algorithm": {"name": "dfedu"}, "schedule": {"kind": "asynchronous"},
+               "fault": [{"kind": "lose", "probability": 0.2}, {"kind": "duplicate", "probability": 0.2},
+                         {"kind": "reorder", "probability": 0.3, "delay_s": 0.02}]},
+    "stop by time": {"algorithm": {"name": "dfedu"}, "schedule": {"kind": "asynchronous"},
+                     "run__stop": {"simulated_s": 0.05}, "run__rounds": 30},
+    "changing graph": {"algorithm": {"name": "dfedu"}, "topology": {"name": "matching"}},
+}  # fmt: skip
+
 
 def record_of(path: Path, tables: Mapping[str, Any]) -> Reader:
     """A reader of what a run of `tables` records."""

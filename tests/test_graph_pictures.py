@@ -1,19 +1,10 @@
-"""Pictures of graphs and of bytes per pair, consensus and staleness: what is in them, from arrays and from records."""
+"""Pictures of graphs and of bytes per pair: what is in them, from arrays and from records."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pflsim.record.consensus import (
-    AGE_OF,
-    CONSENSUS,
-    Staleness,
-    consensus_distance,
-    consensus_over_rounds,
-    staleness_of,
-    staleness_per_edge,
-)
 from pflsim.record.database import Reader, Record
 from pflsim.record.graph import (
     bytes_per_pair,
@@ -138,34 +129,3 @@ def test_equal_arrays_make_equal_pictures(tmp_path: Path) -> None:
     for one, two in zip(files[:2], files[2:], strict=True):
         assert [path.suffix for path in one] == [".png", ".svg"]
         assert all(a.read_bytes() == b.read_bytes() for a, b in zip(one, two, strict=True))
-
-
-def test_the_consensus_distance_is_the_mean_squared_distance_from_the_mean() -> None:
-    assert consensus_distance(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 4.0], [2.0, 4.0]])) == 5.0
-    assert consensus_distance(np.full((3, 7), 0.1, dtype=np.float32)) == pytest.approx(0.0, abs=1e-30)
-
-
-def test_consensus_over_rounds_is_what_was_told_or_the_mean_of_what_every_peer_told(tmp_path: Path) -> None:
-    facts = [
-        ("measures", 2, "server", CONSENSUS, 0.5),
-        ("measures", 1, "c000", CONSENSUS, 1.0),
-        ("measures", 1, "c001", CONSENSUS, 4.0),
-        ("measures", 1, "c001", "another", 9.0),
-    ]
-    with reader_of(tmp_path / "record.db", facts) as reader:
-        assert consensus_over_rounds(reader) == [(1, 2.5), (2, 0.5)]
-
-
-def test_staleness_has_a_row_per_peer_and_neighbour(tmp_path: Path) -> None:
-    told = {("c001", "c000"): [0, 3], ("c000", "c001"): [1]}
-    facts = [
-        ("measures", round, peer, f"{AGE_OF}{neighbour}", age)
-        for (peer, neighbour), ages in told.items()
-        for round, age in enumerate(ages, 1)
-    ]
-    expected = [Staleness("c000", "c001", 1, 1.0, 1.0), Staleness("c001", "c000", 2, 1.5, 3.0)]
-    with reader_of(tmp_path / "record.db", [*facts, ("measures", 1, "c000", "age", 7)]) as reader:
-        assert staleness_per_edge(reader) == expected
-    nothing = np.nan
-    ages = np.array([[[nothing, 1.0], [0.0, nothing]], [[nothing, nothing], [3.0, nothing]]])
-    assert staleness_of(ages, ("c000", "c001")) == expected

@@ -14,8 +14,9 @@ from pflsim.record.critical_path import blamed, critical_paths
 from pflsim.record.database import Reader, Record
 from pflsim.record.history import History
 from pflsim.record.plot import save_accuracy_plot
-from pflsim.record.report import WaitedFor, comparison_table, most_waited_for, summarise, three_digits, write_summary
+from pflsim.record.report import comparison_table, summarise, three_digits, write_summary
 from pflsim.record.result import Result
+from pflsim.record.waiting import WaitedFor, most_waited_for
 
 SECOND_NS = 10**9
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pflsim.record.database import Reader
 from pflsim.record.durations import duration
+from pflsim.record.history import is_among_peers
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,21 @@ def models(reader: Reader) -> list[str]:
     return [name for (name,) in found]
 
 
+def latest(reader: Reader, model: str, split: str = "test") -> Accuracy:
+    """A model's accuracy by the last evaluation of each client; peers may have stopped after different rounds."""
+    select = (
+        "SELECT client, correct, total, loss FROM evaluations WHERE model = ? AND split = ? "
+        "ORDER BY round, client, rowid"
+    )
+    last = {client: scores for client, *scores in reader.query(select, model, split)}
+    return over_clients((correct, total, loss) for _, (correct, total, loss) in sorted(last.items()))
+
+
 def over_rounds(reader: Reader, model: str | None = None, split: str = "test") -> list[Point]:
-    """The course of a model's accuracy (by default the headline model's), one point per evaluated round."""
+    """The course of a model's accuracy (by default the headline model's), one point per evaluated round.
+
+    Peers do a round one after another: it is a point when the last of them has done it, and none if not all have.
+    """
     model = headline(reader) if model is None else model
     select = "SELECT round, now_ns, correct, total, loss FROM evaluations WHERE model = ? AND split = ? ORDER BY client"
     by_round: defaultdict[int, list[tuple[int, int, float | None]]] = defaultdict(list)
@@ -85,7 +99,8 @@ def over_rounds(reader: Reader, model: str | None = None, split: str = "test") -
     for round_, now_ns, correct, total, loss in reader.query(select, model, split):
         by_round[round_].append((correct, total, loss))
         time_ns[round_] = max(time_ns[round_], now_ns)
-    rounds = sorted(by_round)
+    everybody = max(map(len, by_round.values()), default=0) if is_among_peers(reader) else 0
+    rounds = [round_ for round_ in sorted(by_round) if len(by_round[round_]) >= everybody]
     spent_bytes = _payload_bytes_before(reader, [time_ns[round_] for round_ in rounds])
     return [
         Point(round_, time_ns[round_] / 1e9, spent, over_clients(by_round[round_]))

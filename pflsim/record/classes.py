@@ -47,7 +47,7 @@ def age_histogram(reader: Reader) -> dict[int, int]:
 def by_class(reader: Reader, classes: Mapping[str, str]) -> list[SpeedClass]:
     """The clients summed up by class; `classes` are those of all clients by name, in the order of their numbers."""
     names = list(classes)
-    scores, old = _last_scores(reader), ages(reader)
+    scores, old = last_scores(reader), ages(reader)
     visits: Counter[str] = Counter()
     for (cohort,) in reader.query("SELECT cohort_json FROM rounds"):
         visits.update(names[client] for client in json.loads(cohort))
@@ -71,10 +71,9 @@ def by_class(reader: Reader, classes: Mapping[str, str]) -> list[SpeedClass]:
     return found
 
 
-def _last_scores(reader: Reader) -> dict[int, tuple[int, int, float | None]]:
-    """(correct, total, loss) of the headline model in the last evaluation on test, by client."""
+def last_scores(reader: Reader) -> dict[int, tuple[int, int, float | None]]:
+    """(correct, total, loss) of the headline model in each client's last evaluation on test, by client."""
     select = (
-        "SELECT client, correct, total, loss FROM evaluations WHERE split = 'test' AND model = ? "
-        "AND round = (SELECT MAX(round) FROM evaluations WHERE split = 'test')"
+        "SELECT client, correct, total, loss FROM evaluations WHERE split = 'test' AND model = ? ORDER BY round, rowid"
     )
     return {client: (correct, total, loss) for client, correct, total, loss in reader.query(select, headline(reader))}

@@ -1,29 +1,73 @@
-"""How far models of peers are from each other, and how old what a peer used of each neighbour was.
+"""How far the models of peers are from each other, and how old what a peer used of each neighbour was.
 
-Both are read from the measures that peers tell: `consensus distance`, and `age of NAME` for a neighbour NAME.
+Without a server nobody has all models. So at each evaluation every peer tells a sketch of the model that it shows:
+SKETCHED numbers, to each of which many parameters are added with random signs (Charikar, Chen, Farach-Colton: Finding
+Frequent Items in Data Streams), the same for all. The sketch S is linear, and E ||S x||^2 = ||x||^2, so that the
+distances of sketches estimate those of models. Its relative standard error is at most sqrt(2 / SKETCHED) = 12.5 %,
+reached where all models differ in one direction; in r directions alike it is sqrt(2 / (SKETCHED r)). A model of up
+to SKETCHED parameters is its own sketch, and small models are told whole at the end: then the distance is exact.
 """
 
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from pflsim.record.database import Reader
+from pflsim.record.database import Reader, unpacked
+from pflsim.rng import stream
 
-CONSENSUS = "consensus distance"
-"""The measure of a round: told once for all, or by every peer its own ||w_k - mean||^2, whose mean it then is."""
+SKETCHED = 128
+"""Numbers in a sketch."""
 
-AGE_OF = "age of "
-"""What a measure's name begins with that tells how many versions old what a peer used of that neighbour was."""
+MOST_TOLD = 1_000_000
+"""Models are told at the end if all of them have no more numbers together."""
+
+SKETCH, FINAL = "consensus sketch", "final model"
+"""The measures that peers tell."""
+
+AGE_OF, IN_SECONDS = "age of ", ", s"
+"""`age of NAME, s`: how many simulated seconds had passed since what a peer used of neighbour NAME had left it."""
+
+
+class Consensus(NamedTuple):
+    """(1/N) sum_k ||w_k - wbar||^2 of the models that peers show."""
+
+    distance: float
+    is_exact: bool
+    relative_error: float  # the standard error of an estimate is at most that; 0 if it is exact
 
 
 class Staleness(NamedTuple):
-    """How old what `peer` used of `neighbour` was, in the neighbour's versions."""
+    """How old what `peer` used of `neighbour` was."""
 
     peer: str
     neighbour: str
     uses: int
-    mean_age: float
-    largest_age: float
+    mean_age_s: float
+    largest_age_s: float
+
+
+def flat(shown: Mapping[str, object]) -> np.ndarray:
+    """What a peer shows as one vector [d] float32, its tensors in the order of their names."""
+    return np.concatenate([np.asarray(shown[name], dtype=np.float32).ravel() for name in sorted(shown)])
+
+
+def sketch(vector: np.ndarray, seed: int) -> np.ndarray:
+    """The sketch of a vector [d], [min(d, SKETCHED)] float32; equal for equal seeds."""
+    if len(vector) <= SKETCHED:
+        return np.asarray(vector, dtype=np.float32)
+    place, sign = _scattering(len(vector), seed)
+    return np.bincount(place, weights=sign * vector, minlength=SKETCHED).astype(np.float32)
+
+
+@lru_cache(maxsize=2)
+def _scattering(dimension: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """To which number of a sketch each parameter is added, and with which sign."""
+    rng = stream(seed, "consensus")
+    return rng.integers(SKETCHED, size=dimension), rng.choice(np.array([-1.0, 1.0]), size=dimension)
 
 
 def consensus_distance(models: np.ndarray) -> float:
@@ -33,9 +77,29 @@ def consensus_distance(models: np.ndarray) -> float:
 
 
 def consensus_over_rounds(reader: Reader) -> list[tuple[int, float]]:
-    """(round, consensus distance) for every round in which it was told, ascending."""
-    select = "SELECT round, AVG(value) FROM measures WHERE name = ? AND value IS NOT NULL GROUP BY round ORDER BY round"
-    return [(int(round), float(value)) for round, value in reader.query(select, CONSENSUS)]
+    """(round, consensus distance) for every round of which all peers told a sketch, ascending.
+
+    Each peer's model is that after its own round, whenever that was; estimates, see above.
+    """
+    rounds: defaultdict[int, list[np.ndarray]] = defaultdict(list)
+    for round, value in reader.query("SELECT round, value FROM measures WHERE name = ? ORDER BY actor", SKETCH):
+        rounds[round].append(unpacked(value))
+    everybody = max(map(len, rounds.values()), default=0)
+    whole = [(round, own) for round, own in sorted(rounds.items()) if len(own) == everybody]
+    return [(round, consensus_distance(np.stack(own))) for round, own in whole]
+
+
+def last_consensus(reader: Reader) -> Consensus | None:
+    """Of the models that were told at the end; else of the last round of which all peers told a sketch."""
+    told = [unpacked(value) for (value,) in reader.query("SELECT value FROM measures WHERE name = ?", FINAL)]
+    if told:
+        return Consensus(consensus_distance(np.stack(told)), True, 0.0)
+    rounds = consensus_over_rounds(reader)
+    if not rounds:
+        return None
+    sizes = {len(unpacked(value)) for (value,) in reader.query("SELECT value FROM measures WHERE name = ?", SKETCH)}
+    is_exact = max(sizes) < SKETCHED
+    return Consensus(rounds[-1][1], is_exact, 0.0 if is_exact else math.sqrt(2 / SKETCHED))
 
 
 def staleness_per_edge(reader: Reader) -> list[Staleness]:
@@ -45,17 +109,6 @@ def staleness_per_edge(reader: Reader) -> list[Staleness]:
         "GROUP BY actor, name ORDER BY actor, name"
     )
     return [
-        Staleness(str(actor), str(name).removeprefix(AGE_OF), int(uses), float(mean), float(largest))
-        for actor, name, uses, mean, largest in reader.query(select, f"{AGE_OF}%")
+        Staleness(actor, name.removeprefix(AGE_OF).removesuffix(IN_SECONDS), uses, mean_s, largest_s)
+        for actor, name, uses, mean_s, largest_s in reader.query(select, f"{AGE_OF}%{IN_SECONDS}")
     ]
-
-
-def staleness_of(ages: np.ndarray, names: tuple[str, ...]) -> list[Staleness]:
-    """The same of ages [uses, N, N] in versions: of what peer k (second axis) used of l (third); nan where nothing."""
-    rows = []
-    for k, peer in enumerate(names):
-        for other, neighbour in enumerate(names):
-            own = ages[:, k, other][np.isfinite(ages[:, k, other])]
-            if len(own):
-                rows.append(Staleness(peer, neighbour, len(own), float(own.mean()), float(own.max())))
-    return rows

@@ -2,17 +2,17 @@
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self, TypeVar
 
 from pflsim.record.database import Reader
 
-SERVER = "server"
+SERVER, COORDINATOR = "server", "coordinator"
 WAIT = "wait"
 
 
 class Period(NamedTuple):
-    """A round, from its first message to its end."""
+    """A round, from its first message to its end; or a step, the round of one peer."""
 
     round: int
     start_ns: int
@@ -54,8 +54,17 @@ _Row = TypeVar("_Row", Span, Transit)
 class History:
     """Rounds, spans and arrived messages of one run, in the order of simulated time."""
 
-    def __init__(self, rounds: Iterable[Period], spans: Iterable[Span], transits: Iterable[Transit]) -> None:
+    def __init__(
+        self,
+        rounds: Iterable[Period],
+        spans: Iterable[Span],
+        transits: Iterable[Transit],
+        steps: Mapping[str, Iterable[Period]] | None = None,
+    ) -> None:
+        """`steps` are those of each peer; None where there is a server."""
         self.rounds = sorted(rounds)
+        self.has_peers = steps is not None
+        self.steps: dict[str, list[Period]] = {peer: sorted(own) for peer, own in (steps or {}).items()}
         self.spans: dict[str, list[Span]] = _by_actor(spans, "actor")
         self.taken: dict[str, list[Transit]] = _by_actor(transits, "receiver")
         """By receiver, in the order in which it takes them."""
@@ -82,12 +91,19 @@ class History:
             [Period(*row) for row in reader.query("SELECT round, start_ns, end_ns FROM rounds")],
             [Span(*row) for row in reader.query("SELECT actor, what, start_ns, end_ns, round FROM spans")],
             [Transit(*row) for row in reader.query(select)],
+            _steps(reader) if is_among_peers(reader) else None,
         )
 
     @property
     def end_ns(self) -> int:
-        """When the last round ended."""
-        return max((period.end_ns for period in self.rounds), default=0)
+        """When the last round ended, or the last step of any peer."""
+        periods = [*self.rounds, *(step for own in self.steps.values() for step in own)]
+        return max((period.end_ns for period in periods), default=0)
+
+    def ends_ns(self, actor: str) -> int:
+        """When `actor` was through: at the end of the run, or of its own last step."""
+        own = self.steps.get(actor)
+        return own[-1].end_ns if own else self.end_ns
 
     @property
     def actors(self) -> list[str]:
@@ -112,6 +128,20 @@ class History:
             return None
         times_ns, came = self._arrivals[actor]
         return came[bisect_left(times_ns, last.arrival_ns)]
+
+
+def is_among_peers(reader: Reader) -> bool:
+    """Whether a record is of a run without a server."""
+    return bool(reader.query("SELECT 1 FROM events WHERE actor = ? LIMIT 1", COORDINATOR))
+
+
+def _steps(reader: Reader) -> dict[str, list[Period]]:
+    """The steps of each peer, by name: those of names that sort as their numbers do."""
+    names = [name for (name,) in reader.query("SELECT actor FROM events WHERE what = 'joined' ORDER BY actor")]
+    found: dict[str, list[Period]] = {name: [] for name in names}
+    for client, *step in reader.query("SELECT client, round, start_ns, end_ns FROM steps"):
+        found[names[client]].append(Period(*step))
+    return found
 
 
 def _by_actor(rows: Iterable[_Row], who: str) -> dict[str, list[_Row]]:

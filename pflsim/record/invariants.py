@@ -14,6 +14,13 @@ from pflsim.record.database import Reader
 from pflsim.record.history import SERVER, WAIT, History
 from pflsim.record.ledger import Amount, balance
 from pflsim.record.link_use import overruns
+from pflsim.record.peer_invariants import (
+    no_age_is_negative,
+    no_model_passes_the_coordinator,
+    pairs_are_answered_once,
+    steps_follow_each_other,
+    work_lasts_from_step_to_model,
+)
 from pflsim.timing.links import Links
 
 
@@ -50,10 +57,15 @@ class Check:
         return not self.violations
 
 
+Invariant = Callable[[Facts], Iterator[str]]
+
+
 def _time_goes_forward(facts: Facts) -> Iterator[str]:
-    for one, following in pairwise(facts.history.rounds):
-        if following.start_ns < one.end_ns:
-            yield f"round {following.round} starts at {following.start_ns} ns, before round {one.round} has ended"
+    if not facts.history.has_peers:  # whose rounds overlap: each has its own steps
+        for one, following in pairwise(facts.history.rounds):
+            if following.start_ns < one.end_ns:
+                yield f"round {following.round} starts at {following.start_ns} ns, before round {one.round} has ended"
+    yield from steps_follow_each_other(facts.history)
     for period in facts.history.rounds:
         if period.end_ns < period.start_ns:
             yield f"round {period.round} ends before it starts"
@@ -147,32 +159,51 @@ def _work_is_answered_at_most_once(facts: Facts) -> Iterator[str]:
                 yield f"answer {number} of {actor} left at {answer_ns} ns, before WORK {number} came at {asked_ns} ns"
 
 
-INVARIANTS: dict[str, Callable[[Facts], Iterator[str]]] = {
+_EVERYWHERE: dict[str, Invariant] = {
     "time never runs backwards": _time_goes_forward,
     "every message takes at least 1 ns": _messages_take_time,
-    "completion = dispatch + duration": _work_lasts_from_work_to_answer,
     "an actor does one thing at a time": _one_thing_at_a_time,
     "no link carries more than its rate": _links_carry_no_more_than_they_can,
-    "staleness is never negative": _no_answer_is_younger_than_its_work,
     "sent = received + lost": _sent_is_received_or_lost,
-    "every WORK is answered at most once": _work_is_answered_at_most_once,
 }
 
-_NEEDS_ALL = ("completion = dispatch + duration", "sent = received + lost")
-_NEEDS_SPANS = ("completion = dispatch + duration", "an actor does one thing at a time")
+INVARIANTS: dict[str, Invariant] = _EVERYWHERE | {
+    "completion = dispatch + duration": _work_lasts_from_work_to_answer,
+    "staleness is never negative": _no_answer_is_younger_than_its_work,
+    "every WORK is answered at most once": _work_is_answered_at_most_once,
+}
+"""What must hold where there is a server."""
+
+AMONG_PEERS: dict[str, Invariant] = _EVERYWHERE | {
+    "work begins with its step, and its model leaves when it is done": (
+        lambda facts: work_lasts_from_step_to_model(facts.history, facts.reader)
+    ),
+    "staleness is never negative": lambda facts: no_age_is_negative(facts.reader),
+    "every PAIR is answered once": lambda facts: pairs_are_answered_once(facts.history, facts.reader),
+    "no model passes the coordinator": lambda facts: no_model_passes_the_coordinator(facts.reader),
+}
+"""What must hold where there is none."""
+
+_NEEDS_VIRTUAL_TIME = (
+    "completion = dispatch + duration",
+    "work begins with its step, and its model leaves when it is done",
+)
+_NEEDS_SPANS = (*_NEEDS_VIRTUAL_TIME, "an actor does one thing at a time")
+_NEEDS_ALL = ("completion = dispatch + duration", "sent = received + lost", "every PAIR is answered once")
 
 
 def checks(facts: Facts) -> list[Check]:
     """Every invariant, checked."""
-    return [_checked(name, violations, facts) for name, violations in INVARIANTS.items()]
+    invariants = AMONG_PEERS if facts.history.has_peers else INVARIANTS
+    return [_checked(name, violations, facts) for name, violations in invariants.items()]
 
 
-def _checked(name: str, violations: Callable[[Facts], Iterator[str]], facts: Facts) -> Check:
+def _checked(name: str, violations: Invariant, facts: Facts) -> Check:
     if name in _NEEDS_SPANS and not facts.history.spans:
         return Check(name, not_checked="the record has no spans")
     if name in _NEEDS_ALL and not facts.is_whole:
         return Check(name, not_checked="the run is not done, and not all has been told of it")
-    if name == "completion = dispatch + duration" and not facts.is_virtual:
+    if name in _NEEDS_VIRTUAL_TIME and not facts.is_virtual:
         return Check(name, not_checked="under the wall clock what is between two events takes real time")
     return Check(name, tuple(violations(facts)))
 

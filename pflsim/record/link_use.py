@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pflsim.record.history import History, Transit
+from pflsim.record.history import COORDINATOR, History, Transit
 from pflsim.timing.links import Links, wire_bytes
 
 SLACK_NS = 2.0
@@ -32,6 +32,8 @@ def overruns(history: History, links: Links) -> Iterator[str]:
     up: defaultdict[str, list[Load]] = defaultdict(list)
     down: defaultdict[str, list[Load]] = defaultdict(list)
     for one in history.transits():
+        if COORDINATOR in (one.sender, one.receiver):  # it has no link, and no model may pass it
+            continue
         latency_ns, size_bytes = links.latency_ns(one.sender, one.receiver), _least_bytes(one)
         up[one.sender].append(Load(one.departure_ns, one.arrival_ns - latency_ns, size_bytes))
         down[one.receiver].append(Load(one.departure_ns + latency_ns, one.arrival_ns, size_bytes))

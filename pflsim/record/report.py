@@ -2,15 +2,16 @@
 
 import json
 import math
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pflsim.record.accuracy import headline, models, over_rounds
+from pflsim.record.accuracy import headline, latest, models, over_rounds
 from pflsim.record.database import Reader
+from pflsim.record.history import History, is_among_peers
 from pflsim.record.ledger import balance
+from pflsim.record.waiting import WaitedFor, most_waited_for, most_waited_for_by_peers
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,13 +30,29 @@ def summarise(reader: Reader, run: Mapping[str, Any]) -> dict[str, Any]:
     summary["accuracy"] = _accuracy(reader)
     summary["time"] = run.get("time")
     summary["traffic"] = balance(reader).traffic()
-    waited_for = most_waited_for(reader)
+    waited_for = _waited_for_most(reader, run)
     summary["waited_for"] = asdict(waited_for) if waited_for else None
+    if is_among_peers(reader):
+        summary["consensus"] = _consensus(reader)
     summary |= {name: run.get(name) for name in MEASURED}
     summary |= {name: value for name, value in run.items() if name not in summary}
     summary["warnings"] = [*(run.get("warnings") or []), *_overruns(reader)]
     finite: dict[str, Any] = _finite(summary)
     return finite
+
+
+def _waited_for_most(reader: Reader, run: Mapping[str, Any]) -> WaitedFor | None:
+    if is_among_peers(reader):
+        return most_waited_for_by_peers(History.read(reader), run.get("mode") != "wall")
+    return most_waited_for(reader)
+
+
+def _consensus(reader: Reader) -> dict[str, Any] | None:
+    """How far the peers' models are from each other at the end."""
+    from pflsim.record.consensus import last_consensus  # here, as it imports numpy
+
+    found = last_consensus(reader)
+    return found._asdict() if found else None
 
 
 def _overruns(reader: Reader) -> list[str]:
@@ -63,15 +80,14 @@ def write_summary(path: Path | str, summary: Mapping[str, Any]) -> None:
 
 
 def _accuracy(reader: Reader) -> dict[str, Any]:
-    """Of the last evaluation, never of the best one on test; what validation chose stands beside it."""
+    """Of each client's last evaluation, never of the best one on test; what validation chose stands beside it."""
     model = headline(reader)
     if model is None:
         return dict.fromkeys(_ACCURACY_KEYS)
-    points = over_rounds(reader, model)
-    last = points[-1].accuracy
+    points, last = over_rounds(reader, model), latest(reader, model)
     chosen = _validation_chosen(reader, model)
     chosen_test = [point.accuracy.weighted for point in points if point.round == chosen]
-    others = {name: over_rounds(reader, name)[-1].accuracy.weighted for name in models(reader)}
+    others = {name: latest(reader, name).weighted for name in models(reader)}
     values = (
         last.weighted,
         last.mean,
@@ -83,7 +99,7 @@ def _accuracy(reader: Reader) -> dict[str, Any]:
         others.get("global"),
         last.loss,
         model,
-        points[-1].round,
+        points[-1].round if points else None,
         last.clients,
         last.clients_without_samples,
         {name: weighted for name, weighted in others.items() if name != model},
@@ -113,51 +129,6 @@ def _validation_chosen(reader: Reader, model: str) -> int | None:
     """The round with the best weighted validation accuracy, the first of equals; None without validation."""
     points = [point for point in over_rounds(reader, model, "validation") if point.accuracy.clients]
     return max(points, key=lambda point: (point.accuracy.weighted, -point.round)).round if points else None
-
-
-@dataclass(frozen=True)
-class WaitedFor:
-    """The client that the others waited for most."""
-
-    actor: str
-    waited_s: float  # simulated; how much later than the median answer it was, summed over the rounds
-    rounds_closed: int  # in which no answer arrived after its own
-    others_as_late: int  # other clients that were waited for at least 99 % as long
-
-
-def most_waited_for(reader: Reader) -> WaitedFor | None:
-    """The client that cost the others most simulated time, by the answers that arrived within their round.
-
-    An answer is charged with the time by which it arrived after the round's median answer (the earlier of the
-    two in the middle; the round's start, if it is alone), so that equally slow clients are charged alike. The
-    largest sum wins, of those that are as large to 1 % the lowest id. None if that is less than 1 % of the time that
-    the rounds took.
-    """
-    select = (
-        "SELECT m.round, m.sender, m.arrival_ns, r.start_ns "
-        "FROM messages m JOIN rounds r ON r.round = m.round "
-        "WHERE m.receiver = 'server' AND m.kind IN ('RESULT', 'GONE') AND m.arrival_ns BETWEEN r.start_ns AND r.end_ns "
-        "ORDER BY m.round, m.arrival_ns, m.sender"
-    )
-    rounds: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-    starts_ns: dict[int, int] = {}
-    for round_, sender, arrival_ns, start_ns in reader.query(select):
-        rounds[round_].append((arrival_ns, sender))
-        starts_ns[round_] = start_ns
-    late_ns: Counter[str] = Counter()
-    closed: Counter[str] = Counter()
-    for round_, arrivals in rounds.items():
-        median_ns = arrivals[(len(arrivals) - 1) // 2][0] if len(arrivals) > 1 else starts_ns[round_]
-        last_ns = arrivals[-1][0]
-        for arrival_ns, sender in arrivals:
-            late_ns[sender] += max(0, arrival_ns - median_ns)
-            closed[sender] += arrival_ns == last_ns
-    (took_ns,) = reader.query("SELECT COALESCE(SUM(end_ns - start_ns), 0) FROM rounds")[0]
-    if not any(100 * late > took_ns for late in late_ns.values()):
-        return None
-    most_ns = max(late_ns.values())
-    actor, *others = sorted(sender for sender, own_ns in late_ns.items() if 100 * own_ns >= 99 * most_ns)
-    return WaitedFor(actor, late_ns[actor] / 1e9, closed[actor], len(others))
 
 
 def _finite(value: Any) -> Any:
@@ -218,11 +189,17 @@ def _row(summary: Mapping[str, Any]) -> list[str]:
         _percent(accuracy.get("worst_decile")),
         three_digits(time.get("simulated_s")),
         three_digits(time.get("wall_s")),
-        _megabytes(traffic.get("payload_bytes_up")),
-        _megabytes(traffic.get("payload_bytes_down")),
+        *_both_ways(traffic),
         str(traffic.get("messages", _NOTHING)),
         _waited_for(summary.get("waited_for") or {}),
     ]
+
+
+def _both_ways(traffic: Mapping[str, Any]) -> tuple[str, str]:
+    """What went to the server and from it; between peers what all of them sent, and what was sent to them."""
+    peer = traffic.get("payload_bytes_peer")
+    up, down = (peer, peer) if peer else (traffic.get("payload_bytes_up"), traffic.get("payload_bytes_down"))
+    return _megabytes(up), _megabytes(down)
 
 
 def _waited_for(found: Mapping[str, Any]) -> str:

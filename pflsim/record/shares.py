@@ -11,19 +11,19 @@ _AWAY = ("offline", "idle")
 
 
 class Shares(NamedTuple):
-    """Simulated ns of one actor; they add up to the run's."""
+    """Simulated ns of one actor; they add up to the run's, or to those until a peer's last step ended."""
 
     actor: str
-    computing_ns: int  # also aggregating, and work that was lost
+    computing_ns: int  # also aggregating, mixing, and work that was lost
     sending_ns: int  # something of it is under way, and it does not compute
     offline_ns: int  # away while work waited for it; a server: idle, as nobody was there
     waiting_ns: int
 
 
 def shares(history: History) -> list[Shares]:
-    """Every actor's shares of the time from the run's start to the end of its last round."""
-    end_ns, sendings = history.end_ns, _sendings(history)
-    return [_shares(actor, history, sendings.get(actor, []), end_ns) for actor in history.actors]
+    """Every actor's shares of the time from the run's start to the end of its last round (of a peer: its own last)."""
+    sendings = _sendings(history)
+    return [_shares(actor, history, sendings.get(actor, []), history.ends_ns(actor)) for actor in history.actors]
 
 
 def _shares(actor: str, history: History, sending: list[Interval], end_ns: int) -> Shares:

@@ -17,6 +17,7 @@ _BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, _BLACK = COLOURS
 KINDS = {
     "computing": ("compute", _BLUE),
     "aggregating": ("aggregate", _GREEN),
+    "mixing": ("mix", _PINK),
     "lost work": ("lost", _VERMILION),
     "away": ("offline", "#bbbbbb"),
     "message under way to it": ("down", _SKY),
@@ -24,7 +25,14 @@ KINDS = {
 }
 """What is drawn, by its name in the legend: a key, and a colour."""
 
-_KIND_OF = {"aggregate": "aggregate", "offline": "offline", "idle": "offline", "lost work": "lost", "lost send": "lost"}
+_KIND_OF = {
+    "aggregate": "aggregate",
+    "mix": "mix",
+    "offline": "offline",
+    "idle": "offline",
+    "lost work": "lost",
+    "lost send": "lost",
+}
 _MOST_NAMES = 60
 _MOST_BARS = 30
 
@@ -55,7 +63,7 @@ def bars(history: History, window: Window) -> Bars:
 
 
 def timeline_figure(history: History, window: Window, title: str = "") -> "Figure":
-    """The Gantt chart of a window: a row per actor, the server on top, and a line where a round ends."""
+    """The Gantt chart of a window: a row per actor, a server on top, and a line where a round ends."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -72,7 +80,8 @@ def timeline_figure(history: History, window: Window, title: str = "") -> "Figur
     panel.set_xlim(window[0] / unit_ns, window[1] / unit_ns)
     panel.set_ylim(len(drawn) - 0.5, -0.5)
     _name_rows(panel, list(drawn))
-    panel.set_xlabel(f"simulated time, {unit} (lines: a round ends)")
+    line = "all have done a round" if history.has_peers else "a round ends"
+    panel.set_xlabel(f"simulated time, {unit} (lines: {line})")
     lines, labels = panel.get_legend_handles_labels()
     if lines:
         legend = figure.legend(lines, labels, loc="outside upper center", ncols=len(lines), frameon=False)
@@ -81,7 +90,7 @@ def timeline_figure(history: History, window: Window, title: str = "") -> "Figur
 
 
 def waiting_figure(paths: Sequence[CriticalPath]) -> "Figure":
-    """For whom the rounds waited, on their critical paths: a bar for each client, parted by what it did meanwhile."""
+    """For whom rounds (or peers) waited, on their critical paths: a bar each, parted by what it did meanwhile."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -96,12 +105,15 @@ def waiting_figure(paths: Sequence[CriticalPath]) -> "Figure":
     panel.set_ylim(max(3, len(shown)) - 0.5, -0.5)
     panel.tick_params(axis="y", length=0)
     panel.grid(axis="y", visible=False)
-    panel.set_xlabel(f"how long the rounds waited for it, {unit}")
+    if any(path.owner != SERVER for path in paths):
+        panel.set_xlabel(f"how long all peers together waited for it, directly or through others, {unit}")
+    else:
+        panel.set_xlabel(f"how long the rounds waited for it, {unit}")
     lines, labels = panel.get_legend_handles_labels()
     if lines:
         figure.legend(lines, labels, loc="outside upper center", ncols=len(lines), frameon=False)
     if len(shown) < len(clients):
-        figure.supxlabel(f"the first {len(shown)} of {len(clients)} clients", fontsize=7.5, color="#666666")
+        figure.supxlabel(f"the first {len(shown)} of {len(clients)}", fontsize=7.5, color="#666666")
     return figure
 
 
@@ -132,7 +144,7 @@ def _draw_waiting(panel: "Axes", paths: Sequence[CriticalPath], shown: Sequence[
     sums = {one.actor: dict.fromkeys(_WAITED_WHILE, 0) for one in shown}
     for path in paths:
         for part in path.parts:
-            if part.actor in sums:
+            if part.actor in sums and part.actor != path.owner:
                 sums[part.actor][_while(part.what)] += part.duration_ns
     named: set[str] = set()
     for row, by_kind in enumerate(sums.values()):
@@ -159,7 +171,7 @@ def _draw_bars(panel: "Axes", drawn: Bars, unit_ns: int) -> None:
 
 def _while(what: str) -> str:
     computed, under_way, away = _WAITED_WHILE
-    return computed if what == "compute" else away if _KIND_OF.get(what) in ("offline", "lost") else under_way
+    return computed if what in ("compute", "mix") else away if _KIND_OF.get(what) in ("offline", "lost") else under_way
 
 
 def _name_rows(panel: "Axes", actors: Sequence[str]) -> None:
