@@ -1,6 +1,7 @@
 """What the server keeps, and how it hands out work and takes what comes back; the same for every schedule."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 
 from pflsim.federation import Answer, Round, Tensors
@@ -35,6 +36,8 @@ class ServerState:
     """By client: who is busy, and with what."""
     losses: dict[int, float] = field(default_factory=dict)
     """By client: the training loss that it reported last, where the sampling asks for it."""
+    in_vain: Counter[str] = field(default_factory=Counter)
+    """By what became of it: work that brought no answer, since the last one that was taken."""
     rejected: set[int] = field(default_factory=set)
     """Clients whose last upload was not finite: when they work next, it is from their state before that."""
 
@@ -90,10 +93,12 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
     del state.outstanding[client]
     if message.kind == GONE:
         tally.gone += 1
+        state.in_vain["gone"] += 1
         tell(port, message.sender, "gone", f"round {message.round}: {message.sender} was away, and its work is lost")
         return None
     if not _finite(message.tensors):
         tally.rejected += 1
+        state.in_vain["rejected"] += 1
         state.rejected.add(client)
         tell(port, message.sender, "rejected", f"round {message.round}: the upload of {message.sender} is not finite")
         return None
@@ -108,6 +113,7 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
 def cancel(port: Port, study: Study, state: ServerState, client: int) -> None:
     """Wait no longer for the work of `client`, and let it stop."""
     work = state.outstanding.pop(client)
+    state.in_vain["cancelled"] += 1
     port.cancel(study.names[client], work.work_id)
     tell(port, study.names[client], "cancelled", f"its work of round {work.round + 1} is cancelled")
 

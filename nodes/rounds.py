@@ -69,15 +69,16 @@ def _begin(port: Port, study: Study, state: ServerState) -> tuple[Round, Tally, 
     return this, tally, closes_ns
 
 
-def await_somebody(port: Port, study: Study, state: ServerState) -> list[int]:
-    """The clients that can be asked; if nobody can, the server waits for the first to return."""
+def await_somebody(port: Port, study: Study, state: ServerState, until_ns: int | None = None) -> list[int]:
+    """The clients that can be asked; if nobody can, the server waits for the first to return, or until then."""
     candidates = reachable(port, study, state)
     if candidates or state.outstanding:
         return candidates
     now_ns = port.now_ns
-    returns = [study.presence.askable_ns(name, Moment(now_ns, state.round)) for name in study.names]
-    if any(moment_ns is not None for moment_ns in returns):
-        with port.busy(min(moment_ns for moment_ns in returns if moment_ns is not None) - now_ns, "idle"):
+    asked = [study.presence.askable_ns(name, Moment(now_ns, state.round)) for name in study.names]
+    returns_ns = [moment_ns for moment_ns in asked if moment_ns is not None]
+    if returns_ns:
+        with port.busy(min([*returns_ns, *([] if until_ns is None else [until_ns])]) - now_ns, "idle"):
             pass
         return reachable(port, study, state)
     if study.presence.changes_with_rounds:

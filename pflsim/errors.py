@@ -1,5 +1,6 @@
 """The few error classes; whose fault it is decides which one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -29,3 +30,9 @@ class BadMessage(PflsimError):
 
     message: Any = None
     """What could be read of it: the message without its tensors, if its header was sound."""
+
+
+def few(names: Sequence[str]) -> str:
+    """The first five names, and how many more there are."""
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

@@ -38,6 +38,7 @@ from pflsim.timing.devices import Devices
 from pflsim.timing.faults import Faults
 from pflsim.timing.links import Links
 from pflsim.timing.presence import Presence
+from pflsim.timing.traces import SERVER
 
 BACKWARD_PER_FORWARD = 2.0
 """A backward pass multiplies by each weight matrix twice, a forward pass once."""
@@ -284,7 +285,8 @@ class Study:
 
     def _check_losses(self) -> None:
         """A message that never arrives must not be waited for without end."""
-        fault, kind = self.faults.can_lose, self.description.schedule.kind
+        pairs = [(SERVER, name) for name in self.names]
+        fault, kind = self.faults.can_lose(pairs), self.description.schedule.kind
         if fault is not None and not self.schedule.gives_up:
             key = f"fault.{fault.number}.kind"
             raise DescriptionError(key, fault.kind, f"with schedule.kind = {kind!r} {self.schedule.mend}")

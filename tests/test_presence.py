@@ -169,3 +169,8 @@ def test_a_message_that_may_never_arrive_needs_a_schedule_that_gives_up(schedule
     fault = [{"kind": "lose", "probability": 0.1}]
     with pytest.raises(DescriptionError, match=r"fault\.0\.kind = 'lose': with schedule\.kind = .* without end"):
         Study(validate(description(fault=fault, schedule=schedule)), RUN)
+
+
+def test_clients_that_are_apart_for_ever_hold_up_nobody_who_has_nothing_to_say_to_the_other(tmp_path: Path) -> None:
+    plain, apart = played(tmp_path), played(tmp_path, fault=[{"kind": "partition", "groups": [[0], [1]]}])
+    assert apart.finished()["digest"] == plain.finished()["digest"]

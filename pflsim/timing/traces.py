@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, few
 
 SERVER = "server"
 MOST = sys.float_info.max
@@ -85,7 +85,7 @@ def read_rows_by_actor(
         found[actor] = row
     missing = [actor for actor in actors if actor not in found]
     if missing:
-        raise DescriptionError(key, file, f"has no row for {_few(missing)}")
+        raise DescriptionError(key, file, f"has no row for {few(missing)}")
     return [found[actor] for actor in actors]
 
 
@@ -93,8 +93,3 @@ def ways_to_write(actors: Sequence[str]) -> dict[str, str]:
     """Which actor a text stands for: its name or, for a client, also its number."""
     clients = [actor for actor in actors if actor != SERVER]
     return {str(number): client for number, client in enumerate(clients)} | {actor: actor for actor in actors}
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
