@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from launch import screen
 from launch.placement import assignments, start_method
 from pflsim.record.report import three_digits
 from pflsim.spec import Description, validate
@@ -24,7 +24,7 @@ FORKED_BYTES, SPAWNED_BYTES = 15_000_000, 150_000_000
 def check_all(tables: Mapping[str, Any]) -> None:
     """Print what would run, for the description's own method and for each beside it. Raises DescriptionError."""
     description = validate(tables)
-    console = Console(highlight=False)
+    console = screen.console()
     methods = [*description.beside, description.algorithm]
     plans = [_plan(description.model_copy(update={"algorithm": method, "beside": ()})) for method in methods]
     for plan in plans:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from launch import screen
 from launch.finished import FinishedRun
 from pflsim.errors import DescriptionError
 from pflsim.record.accuracy import over_rounds, time_to_target
@@ -23,7 +24,9 @@ BAR = 40
 
 def explain(directory: Path, number: int | None = None, target: float | None = None) -> None:
     """Print where the time went: of one round, or of the run."""
-    run, console = FinishedRun(directory), Console(highlight=False)
+    if target is not None and not 0 < target <= 1:
+        raise DescriptionError("--target", target, "must be above 0 and at most 1: a fraction, not per cent")
+    run, console = FinishedRun(directory), screen.console()
     paths = run.paths()
     if number is not None:
         found = [path for path in paths if path.period.round == number]

@@ -3,7 +3,7 @@
 from functools import cached_property
 from pathlib import Path
 
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, TooEarly
 from pflsim.record import timeline
 from pflsim.record.classes import classes_of
 from pflsim.record.critical_path import CriticalPath, critical_paths
@@ -49,6 +49,8 @@ class FinishedRun:
 
     def paths(self) -> list[CriticalPath]:
         """The critical path of each round; without spans nobody can tell computing from waiting."""
+        if not self.history.rounds:
+            raise TooEarly(f"no round has ended yet in {self.directory}")
         if not self.history.spans:
             raise DescriptionError("record.spans", False, "the run kept no spans, so its time cannot be explained")
         return critical_paths(self.history, self.schedule, self.links)

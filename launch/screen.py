@@ -3,6 +3,10 @@
 import os
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def prepare() -> None:
@@ -17,6 +21,26 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def console() -> "Console":
+    """What draws tables; of a reader that has gone it leaves the rest to whoever asked."""
+    from rich.console import Console  # here, because it takes 0.2 s to import
+
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Screen(highlight=False)
+
+
+def is_refused() -> bool:
+    """Whether standard output does not take what is printed, as when its disk is full."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
 
 
 def say(line: str) -> None:

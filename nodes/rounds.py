@@ -27,7 +27,7 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
     schedule = study.schedule
     assert isinstance(schedule, Deadline)
     if schedule.late == "partial":  # everybody stops at the deadline, so nobody is late
-        synchronous_round(port, study, state, began_s)
+        _partial_round(port, study, state, began_s)
         return
     this, tally, closes_ns = _begin(port, study, state)
     fresh, extended = 0, False
@@ -53,6 +53,28 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
             cancel(port, study, state, client)
     if fresh and not schedule.is_enough(fresh):
         tell(port, port.name, "few", f"round {this.number + 1} closed with {fresh} answers")
+    fold(port, study, state, this, tally.answers)
+    close_round(port, study, state, this, tally, began_s)
+
+
+def _partial_round(port: Port, study: Study, state: ServerState, began_s: float) -> None:
+    """Everybody sends the steps done by the deadline; who is away then, or leaves before its answer is in, is given up.
+
+    So a round lasts until the deadline and for the transfers of the answers that leave then.
+    """
+    this, tally, closes_ns = _begin(port, study, state)
+    while state.outstanding:
+        leaves = {
+            client: study.presence.away_ns(study.names[client], Moment(closes_ns, state.round))
+            for client in state.outstanding
+        }
+        away = {client: moment_ns for client, moment_ns in leaves.items() if moment_ns is not None}
+        message = port.recv_within(max(0, min(away.values()) - port.now_ns), "data") if away else port.recv("data")
+        if message is None:
+            for client in sorted(client for client, moment_ns in away.items() if moment_ns <= port.now_ns):
+                cancel(port, study, state, client)
+        elif (answer := take_in(port, study, state, message, tally)) is not None:
+            tally.answers.append(answer)
     fold(port, study, state, this, tally.answers)
     close_round(port, study, state, this, tally, began_s)
 

@@ -13,7 +13,7 @@ MOST_IN_VAIN = 100
 
 _WHY = {
     "cancelled": "were not answered within schedule.timeout_s = {timeout_s}",
-    "gone": "were lost, as their clients left before they had answered: availability or faults leave no time for a visit",
+    "gone": "were lost, as clients left before they had answered: they are never there for a whole visit",
     "rejected": "brought uploads that were not finite: the method diverges, a smaller training.step_size may help",
     "stale": "brought answers older than schedule.max_staleness = {max_staleness}",
 }

@@ -25,6 +25,10 @@ class RunFailed(PflsimError):
         super().__init__(f"{actor}: {reason}")
 
 
+class TooEarly(PflsimError):
+    """What is asked for is not there yet."""
+
+
 class BadMessage(PflsimError):
     """What arrived is not a message that this run may accept; it is counted and dropped, never used."""
 

@@ -18,7 +18,7 @@ from pflsim.cohorts import Cohorts, predicted_visit_s
 from pflsim.data.loading import Data
 from pflsim.data.loading import load as load_data
 from pflsim.effective import effective
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, few
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.model import load as load_model
 from pflsim.learning.model import require_batches
@@ -191,7 +191,8 @@ class Study:
     @property
     def cancels(self) -> bool:
         """Whether a client's work may be cancelled."""
-        return self.schedule.gives_up
+        partial = getattr(self.schedule, "late", None) == "partial"
+        return self.schedule.gives_up or (partial and not self.presence.is_certain)
 
     def reporting_work(self, task: Task) -> Work:
         """What `reported` costs a client: a forward pass over its training samples, if anything is reported."""
@@ -290,6 +291,10 @@ class Study:
         if fault is not None and not self.schedule.gives_up:
             key = f"fault.{fault.number}.kind"
             raise DescriptionError(key, fault.kind, f"with schedule.kind = {kind!r} {self.schedule.mend}")
+        crash = self.faults.never_returns
+        if crash is not None and not self.schedule.gives_up and not isinstance(self.schedule, Deadline):
+            expected = f"is required with schedule.kind = {kind!r}, as {few(sorted(crash.clients))} would never answer"
+            raise DescriptionError(f"fault.{crash.number}.until_s", None, f"{expected}: {self.schedule.mend}")
 
     def _check_names(self) -> None:
         if self.description.algorithm.name == "server":

@@ -1,4 +1,4 @@
-"""Runs without rounds that get nowhere, or that a limit ends: they end, and say why; played by the sequential driver."""
+"""Runs without rounds that get nowhere, or that a limit ends: they end, and say why; played sequentially."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def test_windows_that_are_shorter_than_a_visit_fail(tmp_path: Path) -> None:
     file = tmp_path / "there.csv"
     file.write_text("client,from_s,to_s\n" + "".join(f"{client},0,0.004\n" for client in range(5)))
     trace = {"kind": "trace", "file": str(file), "repeat_s": 60.0}
-    with pytest.raises(RunFailed, match=r"500 of them were lost, as their clients left before they had answered"):
+    with pytest.raises(RunFailed, match=r"500 of them were lost, as clients left before they had answered"):
         played(availability=trace)
 
 
@@ -88,7 +88,7 @@ def test_the_limit_of_bytes_ends_a_round_with_the_message_that_passes_it() -> No
     sizes = [
         fact[7] + fact[8] if fact[0] == "sent" else fact[6] + fact[7]
         for fact in told.facts
-        if fact[0] in ("sent", "received") and fact[4] == "data" and "server" == fact[1 if fact[0] == "sent" else 2]
+        if fact[0] in ("sent", "received") and fact[4] == "data" and fact[1 if fact[0] == "sent" else 2] == "server"
     ]
     assert told.finished()["stopped"] == "20000 bytes have travelled"
     assert sum(sizes[:-1]) < 20_000 <= sum(sizes)

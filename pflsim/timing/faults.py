@@ -112,6 +112,12 @@ class Faults:
                 return fault
         return None
 
+    @property
+    def never_returns(self) -> Fault | None:
+        """A crash whose clients may be at work when it begins, and never return; who is down from the start is not."""
+        crashes = (fault for fault in self._of_kind["crash"] if not fault.span.in_rounds)
+        return next((fault for fault in crashes if fault.span.begins and fault.span.ends is None), None)
+
     def crashes(self, client: str) -> tuple[Crash, ...]:
         """When `client` is gone, in the order of the description."""
         return tuple(Crash(f.span, f.keeps_state) for f in self._of_kind["crash"] if client in f.clients)
@@ -223,7 +229,7 @@ def _fault(number: int, table: object, actors: Sequence[str]) -> Fault:
     if not isinstance(table, Mapping):
         raise DescriptionError(key, table, "must be a table")
     kind = table.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         expected = "is required; " if kind is None else ""
         raise DescriptionError(f"{key}.kind", kind, expected + near_match(str(kind), sorted(KINDS)))
     given = validated(KINDS[kind], {name: value for name, value in table.items() if name != "kind"}, key)

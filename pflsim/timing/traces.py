@@ -45,13 +45,16 @@ def read_rows(key: str, file: str, required: Sequence[str], optional: Sequence[s
     which something required is missing.
     """
     try:
-        with Path(file).open(encoding="utf-8", newline="") as lines:
+        with Path(file).open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.reader(lines)
             table = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
         raise DescriptionError(key, file, f"cannot be read: {problem}") from problem
     table = [(line, cells) for line, cells in table if any(cells)]
     header = table[0][1] if table else []
+    for column in (*required, *optional):
+        if header.count(column) > 1:
+            raise DescriptionError(key, file, f"line 1: has the column {column!r} twice")
     for column in required:
         if column not in header:
             raise DescriptionError(
