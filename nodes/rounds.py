@@ -64,10 +64,8 @@ def _partial_round(port: Port, study: Study, state: ServerState, began_s: float)
     """
     this, tally, closes_ns = _begin(port, study, state)
     while state.outstanding:
-        leaves = {
-            client: study.presence.away_ns(study.names[client], Moment(closes_ns, state.round))
-            for client in state.outstanding
-        }
+        since = Moment(closes_ns, state.round)
+        leaves = {client: study.presence.away_ns(study.names[client], since) for client in state.outstanding}
         away = {client: moment_ns for client, moment_ns in leaves.items() if moment_ns is not None}
         message = port.recv_within(max(0, min(away.values()) - port.now_ns), "data") if away else port.recv("data")
         if message is None:
