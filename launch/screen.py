@@ -37,7 +37,7 @@ def console() -> "Console":
 def is_refused() -> bool:
     """Whether standard output does not take what is printed, as when its disk is full."""
     try:
-        sys.stdout.flush()
+        print(flush=True)  # what could not be written before is forgotten, so something has to be
     except OSError:
         return True
     return False

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -245,9 +246,9 @@ def test_what_explains_a_run_may_be_cut_short_and_says_when_it_is_too_early(tmp_
     assert shell("pflsim $RUN --out out --quiet").returncode == 0
     ended = shell("pflsim explain out | head -1; echo ${PIPESTATUS[0]}")
     assert (ended.stdout.splitlines()[-1], ended.stderr) == ("0", "")
-    shell(
-        "python3 -c \"import sqlite3; c = sqlite3.connect('out/record.db'); c.execute('DELETE FROM rounds'); c.commit()\""
-    )
+    with sqlite3.connect(tmp_path / "out" / "record.db") as record:
+        record.execute("DELETE FROM rounds")
+    record.close()
     for option in ("--round 1", "--pictures"):
         ended = shell(f"pflsim explain out {option}")
         assert (ended.returncode, ended.stderr) == (FAILED, "pflsim: no round has ended yet in out\n")
