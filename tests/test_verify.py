@@ -12,8 +12,10 @@ from click.testing import CliRunner
 from launch import verify
 from launch.cli import pflsim
 from launch.comparison import run_all
+from launch.verify import verify_description
+from pflsim.errors import RunFailed
 from pflsim.record.result import Result
-from tests.launching import description
+from tests.launching import BASE, description
 
 TABLES = description(run__rounds=2, links="4g", record__plot=False, record__trace=True)
 
@@ -107,3 +109,11 @@ def test_explain_tells_of_the_whole_run(finished: Path) -> None:
         "held for 3 evaluations: > ",
     ):
         assert part in done.output
+
+
+def test_a_run_that_fails_while_it_is_verified_names_no_folder_that_is_gone() -> None:
+    slow = BASE["devices"] | {"flops_per_second": 2e6}
+    tables = description(schedule={"kind": "fedasync", "concurrency": 3, "timeout_s": 1e-4}, devices=slow)
+    with pytest.raises(RunFailed, match="in a row") as problem:
+        verify_description(tables)
+    assert problem.value.__notes__ == ["that was the run with 1 to a process; `pflsim run` keeps what is recorded"]
