@@ -14,7 +14,7 @@ import click
 
 from launch import screen
 from launch.interrupts import interrupt_once
-from pflsim.errors import DescriptionError, RunFailed
+from pflsim.errors import DescriptionError, RunFailed, TooEarly
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
@@ -152,11 +152,15 @@ def guarded(command: Callable[[], object]) -> int:
     """Run `command` and turn what goes wrong into a message and an exit code."""
     try:
         command()
+        sys.stdout.flush()
     except DescriptionError as problem:
         screen.say(f"pflsim: {problem}")
         return WRONG
     except RunFailed as problem:
         screen.say("\n".join([f"pflsim: the run failed: {problem}", *_notes(problem)]))
+        return FAILED
+    except TooEarly as problem:
+        screen.say(f"pflsim: {problem}")
         return FAILED
     except (KeyboardInterrupt, click.Abort) as problem:
         screen.say("\n".join(["pflsim: interrupted; everything that ran has been ended", *_notes(problem)]))
@@ -167,7 +171,8 @@ def guarded(command: Callable[[], object]) -> int:
         screen.say(f"pflsim: the record cannot be read: {problem}")
         return FAILED
     except OSError as problem:
-        where = f"{problem.filename}: " if problem.filename else ""
+        where = problem.filename or ("standard output" if screen.is_refused() else "")
+        where += ": " if where else ""
         screen.say(f"pflsim: {where}{problem.strerror or problem}")
         return FAILED
     except click.ClickException as problem:

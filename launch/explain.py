@@ -25,6 +25,8 @@ BAR = 40
 
 def explain(directory: Path, number: int | None = None, target: float | None = None) -> None:
     """Print where the time went: of one round, or of the run."""
+    if target is not None and not 0 < target <= 1:
+        raise DescriptionError("--target", target, "must be above 0 and at most 1: a fraction, not per cent")
     run, console = FinishedRun(directory), Screen()
     if run.reservation:
         console.print(fitted(f"{run.reservation}; what is not known looks like waiting"), markup=False)

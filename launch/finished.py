@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, TooEarly
 from pflsim.record import timeline
 from pflsim.record.classes import classes_of
 from pflsim.record.critical_path import CriticalPath, critical_paths
@@ -81,6 +81,8 @@ class FinishedRun:
 
     def paths(self) -> list[CriticalPath]:
         """The critical path of each round (of peers: each step), for which spans are needed."""
+        if not self.history.rounds and not self.history.has_peers:
+            raise TooEarly(f"no round has ended yet in {self.directory}")
         if not self.history.spans and not self.description.record.spans:
             raise DescriptionError("record.spans", False, "the run kept no spans, so its time cannot be explained")
         if self.history.has_peers:

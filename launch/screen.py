@@ -36,6 +36,15 @@ def fitted(line: str, hanging: int = 0, width: int = WIDTH) -> str:
     )
 
 
+def is_refused() -> bool:
+    """Whether standard output does not take what is printed, as when its disk is full."""
+    try:
+        print(flush=True)  # what could not be written before is forgotten, so something has to be
+    except OSError:
+        return True
+    return False
+
+
 def say(line: str) -> None:
     """Print a line to standard error, if there is anybody to read it."""
     with suppress(OSError):

@@ -10,6 +10,7 @@ from launch.finished import DONE, FinishedRun
 from launch.local import LocalRun
 from launch.progress import Progress
 from launch.screen import fitted
+from pflsim.errors import RunFailed
 from pflsim.record.invariants import Check, Facts, checks
 from pflsim.record.report import write_summary
 from pflsim.record.result import Result
@@ -87,4 +88,8 @@ def _run(tables: Mapping[str, Any], clients_per_process: int, directory: Path) -
     placed = override_value(dict(tables), "run.clients_per_process", clients_per_process)
     found = validate({key: value for key, value in placed.items() if key != "beside"})
     name = f"{clients_per_process} to a process"
-    return LocalRun(found, directory, Progress(found.run.rounds, found.run.clients, name=name)).run().summary
+    try:
+        return LocalRun(found, directory, Progress(found.run.rounds, found.run.clients, name=name)).run().summary
+    except (RunFailed, KeyboardInterrupt) as problem:  # its notes name a folder that is about to be removed
+        problem.__notes__ = [f"that was the run with {name}; `pflsim run` keeps what is recorded"]
+        raise

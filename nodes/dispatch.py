@@ -1,6 +1,7 @@
 """What the server keeps, and how it hands out work and takes what comes back; the same for every schedule."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 
 from pflsim.federation import Answer, Round, Tensors
@@ -37,6 +38,8 @@ class ServerState:
     """By client: the training loss that it reported last, where the sampling asks for it; with its upload or alone."""
     answered: int | None = None
     """Who answered last, whatever it was."""
+    in_vain: Counter[str] = field(default_factory=Counter)
+    """By what became of it: work that brought no answer, since the last one that was taken."""
     rejected: set[int] = field(default_factory=set)
     """Clients whose last upload was not finite: when they work next, it is from their state before that."""
 
@@ -102,10 +105,12 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
         return None
     if message.kind == GONE:
         tally.gone += 1
+        state.in_vain["gone"] += 1
         tell(port, message.sender, "gone", f"round {message.round}: {message.sender} was away, and its work is lost")
         return None
     if not _finite(message.tensors):
         tally.rejected += 1
+        state.in_vain["rejected"] += 1
         state.rejected.add(client)
         tell(port, message.sender, "rejected", f"round {message.round}: the upload of {message.sender} is not finite")
         return None
@@ -127,6 +132,7 @@ def _note_loss(port: Port, state: ServerState, client: int, message: Message) ->
 def cancel(port: Port, study: Study, state: ServerState, client: int) -> None:
     """Wait no longer for the work of `client`, and let it stop."""
     work = state.outstanding.pop(client)
+    state.in_vain["cancelled"] += 1
     port.cancel(study.names[client], work.work_id)
     tell(port, study.names[client], "cancelled", f"its work of round {work.round + 1} is cancelled")
 

@@ -120,8 +120,8 @@ def step(study: Study, name: str, you: Tensors, task: Task, declared: Work) -> T
 
 def quiet_until_ns(port: PeerPort, study: Study, number: int, state: PeerState) -> int:
     """When this peer, which has just worked, will speak next at the earliest: after its next piece of work."""
-    if study.description.run.stop.simulated_s is not None:  # it may say goodbye at any time
-        return 0
+    if study.description.run.stop.simulated_s is not None or not study.presence.is_certain:
+        return 0  # it may say goodbye at any time, or begin anew at another one
     if state.round + 1 >= study.rounds:
         return FAR_NS
     return port.now_ns + study.piece_of_work(number, state.visits, state.attempts, state.round + 1, {})[2]

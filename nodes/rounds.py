@@ -26,7 +26,7 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
     schedule = study.schedule
     assert isinstance(schedule, Deadline)
     if schedule.late == "partial":  # everybody stops at the deadline, so nobody is late
-        synchronous_round(port, study, state, began_s)
+        _partial_round(port, study, state, began_s)
         return
     this, tally, closes_ns = _begin(port, study, state)
     fresh, extended, handed_ns = 0, False, port.now_ns
@@ -43,6 +43,26 @@ def deadline_round(port: Port, study: Study, state: ServerState, began_s: float)
             cancel(port, study, state, client)
     if fresh and not schedule.is_enough(fresh):
         tell(port, port.name, "few", f"round {this.number + 1} closed with {fresh} answers")
+    fold(port, study, state, this, tally.answers)
+    close_round(port, study, state, this, tally, began_s)
+
+
+def _partial_round(port: Port, study: Study, state: ServerState, began_s: float) -> None:
+    """Everybody sends the steps done by the deadline; who is away then, or leaves before its answer is in, is given up.
+
+    So a round lasts until the deadline and for the transfers of the answers that leave then.
+    """
+    this, tally, closes_ns = _begin(port, study, state)
+    while state.outstanding:
+        since = Moment(closes_ns, state.round)
+        leaves = {client: study.presence.away_ns(study.names[client], since) for client in state.outstanding}
+        away = {client: moment_ns for client, moment_ns in leaves.items() if moment_ns is not None}
+        message = port.recv_within(max(0, min(away.values()) - port.now_ns), "data") if away else port.recv("data")
+        if message is None:
+            for client in sorted(client for client, moment_ns in away.items() if moment_ns <= port.now_ns):
+                cancel(port, study, state, client)
+        else:
+            _take(port, study, state, message, tally)
     fold(port, study, state, this, tally.answers)
     close_round(port, study, state, this, tally, began_s)
 
@@ -97,15 +117,16 @@ def _take(port: Port, study: Study, state: ServerState, message: Message, tally:
     return False
 
 
-def await_somebody(port: Port, study: Study, state: ServerState) -> list[int]:
-    """The clients that can be asked; if nobody can, the server waits for the first to return."""
+def await_somebody(port: Port, study: Study, state: ServerState, until_ns: int | None = None) -> list[int]:
+    """The clients that can be asked; if nobody can, the server waits for the first to return, or until then."""
     candidates = reachable(port, study, state)
     if candidates or state.outstanding:
         return candidates
     now_ns = port.now_ns
-    returns = [study.presence.askable_ns(name, Moment(now_ns, state.round)) for name in study.names]
-    if any(moment_ns is not None for moment_ns in returns):
-        with port.busy(min(moment_ns for moment_ns in returns if moment_ns is not None) - now_ns, "idle"):
+    asked = [study.presence.askable_ns(name, Moment(now_ns, state.round)) for name in study.names]
+    returns_ns = [moment_ns for moment_ns in asked if moment_ns is not None]
+    if returns_ns:
+        with port.busy(min([*returns_ns, *([] if until_ns is None else [until_ns])]) - now_ns, "idle"):
             pass
         return reachable(port, study, state)
     if study.presence.changes_with_rounds:

@@ -8,6 +8,7 @@ from typing import Any
 from nodes.arrivals import arrivals
 from nodes.dispatch import ServerState
 from nodes.rounds import deadline_round, synchronous_round
+from nodes.stopping import limit_reached
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
 from pflsim.messages.port import Port, seconds
@@ -56,13 +57,9 @@ def _reason_to_stop(port: Port, study: Study, state: ServerState, accuracy: floa
     stop, rounds = study.description.run.stop, study.rounds
     if state.round >= rounds:
         return f"{rounds} rounds are done"
-    if stop.simulated_s is not None and seconds(port.now_ns) >= stop.simulated_s:
-        return f"{stop.simulated_s} simulated seconds have passed"
     if stop.accuracy is not None and accuracy is not None and accuracy >= stop.accuracy:
         return f"the accuracy of {stop.accuracy} is reached"
-    if stop.bytes is not None and port.charged_bytes >= stop.bytes:
-        return f"{stop.bytes} bytes have travelled"
-    return None
+    return limit_reached(port, study)
 
 
 def _evaluate(port: Port, study: Study, state: ServerState) -> float:

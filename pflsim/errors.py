@@ -1,5 +1,6 @@
 """The few error classes; whose fault it is decides which one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -24,8 +25,18 @@ class RunFailed(PflsimError):
         super().__init__(f"{actor}: {reason}")
 
 
+class TooEarly(PflsimError):
+    """What is asked for is not there yet."""
+
+
 class BadMessage(PflsimError):
     """What arrived is not a message that this run may accept; it is counted and dropped, never used."""
 
     message: Any = None
     """What could be read of it: the message without its tensors, if its header was sound."""
+
+
+def few(names: Sequence[str]) -> str:
+    """The first five names, and how many more there are."""
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

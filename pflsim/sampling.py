@@ -78,7 +78,13 @@ def load(setting: Setting, key: str = "schedule.sampling") -> Sampling:
     """The sampling that `setting` names, with its settings checked; raises DescriptionError."""
     kind, given = _parts(setting, key)
     found = catalogue.find("samplings", kind, key if isinstance(setting, str) else f"{key}.kind")
-    sampling: Sampling = found(**catalogue.validated(found, given, key))
+    settings = catalogue.validated(found, given, key)
+    sampling: Sampling = catalogue.made(found, key, kind, object, **settings)
+    missing = [name for name in ("check", "least", "drawn") if not callable(getattr(sampling, name, None))]
+    missing += [] if isinstance(getattr(sampling, "needs_losses", None), bool) else ["needs_losses"]
+    if missing:
+        expected = f"has no {', '.join(missing)}; pflsim/sampling.py tells what a sampling must have"
+        raise DescriptionError(key, kind, expected)
     return sampling
 
 

@@ -172,7 +172,10 @@ class Description(_Table):
 
     def as_tables(self) -> dict[str, Any]:
         """The effective description as plain tables, without what is absent."""
-        return {key: _without_none(value) for key, value in self.model_dump().items() if value is not None}
+        tables = {key: _without_none(value) for key, value in self.model_dump().items() if value is not None}
+        if self.run.eval_every_s is not None:
+            del tables["run"]["eval_every"]
+        return tables
 
 
 _REQUIRED = {
@@ -252,6 +255,9 @@ def _check_together(description: Description) -> None:
         raise DescriptionError("run.start", "fork", 'is not safe on this system; use "spawn"')
     if run.stop.accuracy is not None and run.eval_every == 0 and run.eval_every_s is None:
         raise DescriptionError("run.stop.accuracy", run.stop.accuracy, "needs run.eval_every of at least 1")
+    if run.eval_every_s is not None and "eval_every" in run.model_fields_set:
+        given = (run.eval_every, run.eval_every_s)
+        raise DescriptionError("run.eval_every, run.eval_every_s", given, "give one of the two")
     if run.patience_s < LEAST_PATIENCE_S:
         reason = "a process that has much to compute, or a busy machine, answers later without being stuck"
         raise DescriptionError("run.patience_s", run.patience_s, f"must be at least {LEAST_PATIENCE_S:g}: {reason}")

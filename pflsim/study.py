@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from pflsim.cohorts import Cohorts, predicted_visit_s
 from pflsim.data.loading import Data
 from pflsim.data.loading import load as load_data
 from pflsim.effective import effective
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, few
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.model import load as load_model
 from pflsim.learning.model import require_batches
@@ -220,7 +220,8 @@ class Study:
     @property
     def cancels(self) -> bool:
         """Whether a client's work may be cancelled."""
-        return self.schedule.gives_up
+        partial = getattr(self.schedule, "late", None) == "partial"
+        return self.schedule.gives_up or (partial and not self.presence.is_certain)
 
     def reporting_work(self, task: Task) -> Work:
         """What `reported` costs a client: a forward pass over its training samples, if anything is reported."""
@@ -349,11 +350,20 @@ class Study:
 
     def _check_losses(self) -> None:
         """A message that never arrives must not be waited for without end."""
-        fault, kind = self.faults.can_lose, self.description.schedule.kind
+        pairs = [(SERVER, name) for name in self.names]
+        if self.is_for_peers and (topology := self.federation.topology) is not None:
+            linked = [(number, other) for number in range(len(self.names)) for other in topology.linked(number)]
+            pairs = [(self.names[number], self.names[other]) for number, other in linked]
+        fault, kind = self.faults.can_lose(pairs), self.description.schedule.kind
         if fault is not None and not self.schedule.gives_up:
             key = f"fault.{fault.number}.kind"
             expected = f"with schedule.kind = {kind!r} {self.schedule.mend} (the first [[fault]] is fault.0)"
             raise DescriptionError(key, fault.kind, expected)
+        crash = self.faults.never_returns
+        goes_on = self.schedule.gives_up or isinstance(self.schedule, Deadline)
+        if crash is not None and (self.is_for_peers or not goes_on):
+            expected = f"is required with schedule.kind = {kind!r}, as {few(sorted(crash.clients))} would never answer"
+            raise DescriptionError(f"fault.{crash.number}.until_s", None, f"{expected}: {self.schedule.mend}")
 
     def _check_names(self) -> None:
         if self.description.algorithm.name in (SERVER, COORDINATOR):
@@ -385,6 +395,8 @@ class Study:
         schedule: Schedule = catalogue.made(found, "schedule.kind", table.kind, object, **settings)
         self._require_suited(table.kind, schedule)
         self.warnings += schedule.check(len(self.names), self.method)
+        if self.is_for_peers and table.kind == "sync":
+            return cast(Schedule, Neighbours())  # what it is among peers
         return schedule
 
     def _require_suited(self, kind: str, schedule: Schedule) -> None:
@@ -471,8 +483,8 @@ class Study:
         if rounds:
             key, reason = f"fault.{rounds[0].number}", "peers have rounds of their own: date it in seconds"
             raise DescriptionError(key, rounds[0].kind, reason)
-        among = schedule if isinstance(schedule, WithoutServer) else Neighbours()
-        self.appointments = Appointments(among, topology, len(self.names), run.seed.train)
+        assert isinstance(schedule, WithoutServer)
+        self.appointments = Appointments(schedule, topology, len(self.names), run.seed.train)
 
     def _checked(self, method: Any) -> list[str]:
         if len(self.networks) > 1 and not getattr(method, "any_model", False):

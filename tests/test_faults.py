@@ -50,6 +50,23 @@ def test_a_partition_cuts_between_groups_and_not_within_them() -> None:
     assert not found.is_cut("server", "c001", S - 1) and not found.is_cut("server", "c001", 2 * S)
 
 
+def test_a_partition_holds_messages_back_whatever_others_are_in_force_elsewhere() -> None:
+    elsewhere = {"kind": "partition", "groups": [["c001"], ["c002"]], "at_round": 0}
+    here = {"kind": "partition", "groups": [["server"], ["c003"]], "at_s": 1, "until_s": 2}
+    found = faults(elsewhere, here, here | {"at_s": 1.5, "until_s": 3})
+    assert found.passes_ns("c003", "server", 3 * S // 2) == 3 * S
+    assert found.passes_ns("c001", "c002", 0) is None
+    assert found.passes_ns("c000", "c001", 0) == 0
+
+
+def test_an_endless_partition_loses_messages_of_those_alone_whom_it_keeps_apart() -> None:
+    found = faults({"kind": "partition", "groups": [["c001"], ["c002", "c003"]]})
+    assert found.can_lose([("server", client) for client in ACTORS[1:]]) is None
+    assert found.can_lose([("server", "c000"), ("c003", "c001")]) == found.faults[0]
+    heals: dict[str, object] = {"kind": "partition", "groups": [["c001"], ["c002"]], "until_s": 1}
+    assert faults(heals).can_lose([("c001", "c002")]) is None
+
+
 def test_others_are_all_that_no_group_names() -> None:
     found = faults({"kind": "partition", "groups": [["others"], ["c001"]]})
     assert all(found.is_cut("c001", actor, 0) for actor in ("server", "c000", "c002", "c003"))

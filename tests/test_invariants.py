@@ -96,3 +96,16 @@ def test_a_link_that_is_full_to_the_last_byte_carries_it_and_one_byte_more_is_la
 def test_no_interval_may_be_overrun_even_if_the_whole_is_not_full() -> None:
     late = latest([Load(0, 1000, 10), Load(500, 520, 15), Load(505, 520, 15)], 1.0)
     assert late is not None and late[0].until_ns == 520 and late[1] == pytest.approx(10.0)
+
+
+def test_late_times_which_no_float_holds_are_swept_to_the_nanosecond() -> None:
+    late_ns = 2**53 + 1  # 104 days; as a float it is a nanosecond earlier
+    loads = [Load(late_ns, late_ns + 300, 100), Load(late_ns + 50, late_ns + 100, 50)]
+    assert latest(loads, 1.0) is None
+    late = latest([*loads, Load(late_ns, late_ns + 300, 160)], 1.0)
+    assert late is not None and late[1] == pytest.approx(10.0)
+
+
+def test_a_link_that_is_idle_between_loads_keeps_no_time_of_the_earlier_ones() -> None:
+    late = latest([Load(0, 10, 10), Load(100, 110, 10), Load(200, 210, 15)], 1.0)
+    assert late is not None and late[0].until_ns == 210 and late[1] == pytest.approx(5.0)

@@ -169,3 +169,42 @@ def test_a_message_that_may_never_arrive_needs_a_schedule_that_gives_up(schedule
     fault = [{"kind": "lose", "probability": 0.1}]
     with pytest.raises(DescriptionError, match=r"fault\.0\.kind = 'lose': with schedule\.kind = .* without end"):
         Study(validate(description(fault=fault, schedule=schedule)), RUN)
+
+
+def test_clients_that_are_apart_for_ever_hold_up_nobody_who_has_nothing_to_say_to_the_other(tmp_path: Path) -> None:
+    plain, apart = played(tmp_path), played(tmp_path, fault=[{"kind": "partition", "groups": [[0], [1]]}])
+    assert apart.finished()["digest"] == plain.finished()["digest"]
+
+
+PARTIAL = {"kind": "deadline", "deadline_s": 5.0, "over": 1.0, "late": "partial"}
+
+
+@pytest.mark.parametrize("until", [{"until_s": 3600}, {}])
+def test_a_round_of_partial_work_ends_at_its_deadline_without_who_is_gone(
+    tmp_path: Path, until: dict[str, float]
+) -> None:
+    crash = {"kind": "crash", "clients": [1], "at_s": 0.005, "keeps_state": True}
+    told = played(tmp_path, fault=[crash | until], schedule=PARTIAL, **SLOW)
+    ends = [fact[3] - fact[2] for fact in facts(told, "rounds")]
+    assert ends[0] == 5 * S + 1, "the server takes 1 ns to fold in what came"
+    assert rounds(told) == [("[0, 1, 2]", 2, 0, 0), ("[0, 2]", 2, 0, 0)]
+    assert [event[1] for event in facts(told, "events", p2="cancelled")] == ["c001"]
+
+
+@pytest.mark.parametrize("schedule", [{"kind": "sync"}, {"kind": "fedasync", "concurrency": 2}])
+def test_a_crash_without_end_needs_a_schedule_that_gives_up(tmp_path: Path, schedule: dict[str, Any]) -> None:
+    crash = {"kind": "crash", "clients": [1], "keeps_state": True}
+    with pytest.raises(DescriptionError, match=r"fault\.0\.until_s is required with .*, as c001 would never answer"):
+        played(tmp_path, fault=[crash | {"at_s": 1.0}], schedule=schedule)
+    assert rounds(played(tmp_path, fault=[crash], run__rounds=1))[0][0] == "[0, 2]", "never asked, never waited for"
+
+
+def test_who_will_never_answer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="nobody is left who will give one: c001 will never answer"):
+        played(tmp_path, {"c001": ["0,0.0005"]})
+
+
+def test_work_beyond_the_end_of_simulated_time_is_named(tmp_path: Path) -> None:
+    slow = {"kind": "bimodal", "stragglers": 3, "slowdown": 1e20, "flops_per_second": 2e6}
+    with pytest.raises(RunFailed, match=r"c000: its compute would last until .* simulated time ends after 4.61e\+09 s"):
+        played(tmp_path, devices=slow | {"server_flops_per_second": 1e12}, availability="always")

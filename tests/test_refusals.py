@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -237,6 +238,23 @@ def test_a_pipe_that_is_closed_early_is_no_error(shell: Shell) -> None:
     for command in ("list", "check ${RUN#run}"):
         ended = shell(f"pflsim {command} | head -1; echo ${{PIPESTATUS[0]}}")
         assert (ended.stdout.splitlines()[-1], ended.stderr) == ("0", "")
+
+
+def test_a_full_standard_output_is_named(shell: Shell) -> None:
+    ended = shell("pflsim list > /dev/full")
+    assert (ended.returncode, ended.stderr) == (FAILED, "pflsim: standard output: No space left on device\n")
+
+
+def test_what_explains_a_run_may_be_cut_short_and_says_when_it_is_too_early(tmp_path: Path, shell: Shell) -> None:
+    assert shell("pflsim $RUN --out out --quiet").returncode == 0
+    ended = shell("pflsim explain out | head -1; echo ${PIPESTATUS[0]}")
+    assert (ended.stdout.splitlines()[-1], ended.stderr) == ("0", "")
+    with sqlite3.connect(tmp_path / "out" / "record.db") as record:
+        record.execute("DELETE FROM rounds")
+    record.close()
+    for option in ("--round 1", "--pictures"):
+        ended = shell(f"pflsim explain out {option}")
+        assert (ended.returncode, ended.stderr) == (FAILED, "pflsim: no round has ended yet in out\n")
 
 
 def test_a_run_goes_on_when_nobody_reads_what_it_says(shell: Shell, tmp_path: Path) -> None:

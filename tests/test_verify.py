@@ -14,9 +14,10 @@ from launch import verify
 from launch.cli import guarded, pflsim
 from launch.comparison import run_all
 from launch.retime import retimed_rounds
-from pflsim.errors import DescriptionError
+from launch.verify import verify_description
+from pflsim.errors import DescriptionError, RunFailed
 from pflsim.record.result import Result
-from tests.launching import description
+from tests.launching import BASE, description
 from tests.recorded import run_into
 
 TABLES = description(run__rounds=2, links="4g", record__plot=False, record__trace=True)
@@ -205,3 +206,11 @@ def test_explain_tells_of_the_whole_run(finished: Path) -> None:
     ):
         assert part in done.output
     assert max(map(len, done.output.splitlines())) <= 80
+
+
+def test_a_run_that_fails_while_it_is_verified_names_no_folder_that_is_gone() -> None:
+    slow = BASE["devices"] | {"flops_per_second": 2e6}
+    tables = description(schedule={"kind": "fedasync", "concurrency": 3, "timeout_s": 1e-4}, devices=slow)
+    with pytest.raises(RunFailed, match="in a row") as problem:
+        verify_description(tables)
+    assert problem.value.__notes__ == ["that was the run with 1 to a process; `pflsim run` keeps what is recorded"]

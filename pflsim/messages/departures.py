@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pflsim.messages import wire
 from pflsim.messages.wire import Frame, Message
+from pflsim.timing.clock import require_countable
 from pflsim.timing.fair_share import Flight, Transfer
 from pflsim.timing.faults import Faults
 from pflsim.timing.links import Links, wire_bytes
@@ -126,6 +127,8 @@ class Departures:
             held_back_ns = self._faults.held_back_ns(*met, message.sequence, now_ns, message.round - 1)
             first_byte_ns += passes_ns - now_ns + held_back_ns
         first_byte_ns = max(first_byte_ns, self._last_byte_ns[message.to])
+        last_byte_ns = first_byte_ns + math.ceil(flight.put_out[-1][0])
+        require_countable(self._name, f"its {message.kind} to {message.to}", last_byte_ns)
         self._last_byte_ns[message.to] = first_byte_ns + max(1, math.ceil(flight.put_out[-1][0]))
         return flight._replace(latency_ns=first_byte_ns - flight.departure_ns)
 

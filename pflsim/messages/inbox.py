@@ -50,6 +50,8 @@ class Inbox:
         """Work whose answer is void unless it had left before that time."""
         self._quiet: dict[str, float] = {}
         """By who may speak unasked: nothing of it that has not come falls due at or before that time."""
+        self._last_taken_ns: dict[str, int] = {}
+        """By sender: when the last of its messages of the method that was taken had arrived."""
         self.licensed_ns: float = -math.inf
         """Nothing at all that has not come falls due at or before that time."""
 
@@ -66,6 +68,16 @@ class Inbox:
     def taken_ns(self) -> int:
         """When the last message of the method that was taken had arrived; all before is settled."""
         return self._downlink.taken_ns
+
+    def settled_ns(self, sender: str) -> int:
+        """Nothing of `sender` can begin to come in before that, except in its turn behind what came before."""
+        return 0 if self._is_in_turn(sender) else self.taken_ns
+
+    def _is_in_turn(self, sender: str) -> bool:
+        is_unasked = sender in self._quiet
+        return is_unasked and (
+            self._in_hand["data", sender] > 0 or self._last_taken_ns.get(sender, -1) == self.taken_ns
+        )
 
     def expect(self, sender: str, kind: str, work_id: int, not_before_ns: float) -> None:
         """`sender` owes an answer of `kind`, which cannot fall due before or at `not_before_ns`."""
@@ -138,7 +150,7 @@ class Inbox:
         """Take in a message: over the downlink if it has a `flight`, else as of when it was sent."""
         channel, sender = message.channel, message.sender
         if flight is not None:
-            self._downlink.add((sender, message.sequence), flight)
+            self._downlink.add((sender, message.sequence), flight, in_turn=self._is_in_turn(sender))
         else:
             heapq.heappush(self._asides[channel], (sent_ns, sender, message.sequence))
         self.forget_before(sender, message.work_id)
@@ -176,6 +188,7 @@ class Inbox:
             following.due_ns = max(following.due_ns, arrival_ns)
         if found == "data":
             self.quieten(sender, arrival_ns)
+            self._last_taken_ns[sender] = arrival_ns
         self._hush(found, sender)
         return arrival_ns, message, sizes
 

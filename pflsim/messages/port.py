@@ -19,13 +19,13 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from pflsim.errors import BadMessage, RunFailed
+from pflsim.errors import BadMessage, RunFailed, few
 from pflsim.messages import wire
 from pflsim.messages.departures import Departure, Departures, frame_sizes
 from pflsim.messages.inbox import ASIDE, Inbox, Sizes
 from pflsim.messages.journal import Journal, Recorder
 from pflsim.messages.wire import Frame, Message
-from pflsim.timing.clock import NANOSECONDS, Clock
+from pflsim.timing.clock import NANOSECONDS, Clock, require_countable
 from pflsim.timing.fair_share import Flight
 from pflsim.timing.faults import Faults
 from pflsim.timing.links import Links
@@ -96,6 +96,8 @@ class Port:
         """What this actor works on, and has not answered."""
         self._taken_ns = 0
         """When the last message of the method was taken."""
+        self._never_answer: set[str] = set()
+        """Who will not answer what it was asked last."""
         self._sequence: Counter[str] = Counter()
         self._seen: dict[tuple[str, str], int] = {}
         self._journal = Journal(name, recorder)
@@ -159,6 +161,7 @@ class Port:
             there_and_back_ns = self._links.latency_ns(self.name, sender) + self._links.latency_ns(sender, self.name)
             not_before_ns = self.clock.now_ns() + there_and_back_ns
         self._inbox.expect(sender, kind, work_id, not_before_ns)
+        self._never_answer.discard(sender)
 
     def recv(self, channel: str | None = None) -> Message:
         """The next message (of a channel), in simulated order of arrival."""
@@ -168,7 +171,9 @@ class Port:
 
     def recv_within(self, wait_ns: int, channel: str | None = None) -> Message | None:
         """The next message, or None when `wait_ns` simulated nanoseconds have passed; 0 asks for what is there."""
-        return self._await(channel, self.clock.now_ns() + wait_ns)
+        until_ns = self.clock.now_ns() + wait_ns
+        require_countable(self.name, "its wait", until_ns)
+        return self._await(channel, until_ns)
 
     @contextmanager
     def busy(self, work_ns: int, what: str = "compute") -> Iterator[None]:
@@ -176,6 +181,7 @@ class Port:
         self.post()
         began_ns = self.clock.now_ns()
         ends_ns = began_ns + work_ns
+        require_countable(self.name, f"its {what}", ends_ns)
         self._promise(ends_ns)
         yield
         over_ns = self.clock.now_ns() - ends_ns  # only the wall clock has gone on meanwhile
@@ -332,7 +338,8 @@ class Port:
         self._wanted, self._until_ns = channel, until_ns
         self._carrier.wait_for_mail(self)
         if self._waits_in_vain():
-            raise RunFailed(self.name, "waits for an answer, and nobody is left who will give one")
+            silent = f": {few(sorted(self._never_answer))} will never answer" if self._never_answer else ""
+            raise RunFailed(self.name, f"waits for an answer, and nobody is left who will give one{silent}")
         self._until_ns = None
         if until_ns is not None and not self._has_message_by(until_ns):
             self.clock.advance(until_ns)
@@ -387,6 +394,7 @@ class Port:
             if never not in wire.ANSWERS or not self._inbox.forgive(message.sender, never, message.work_id):
                 raise BadMessage(f"{message.sender} does not owe the {never!r:.40} that it will not give")
             self._seen[message.sender, message.channel] = message.sequence
+            self._never_answer.add(message.sender)
             self._tell("received", message, sizes, self.clock.now_ns())
             return True
         not_before_ns = message.facts.get("not_before_ns")
@@ -404,7 +412,7 @@ class Port:
             return None
         try:
             flight = Flight.from_list(stamp[2])
-            begins_ns = self.clock.heard_ns(flight.first_byte_ns, self._inbox.taken_ns)
+            begins_ns = self.clock.heard_ns(flight.first_byte_ns, self._inbox.settled_ns(message.sender))
         except BadMessage as problem:
             problem.message = message
             raise
@@ -426,6 +434,7 @@ class Port:
         self.recorder.tell("dropped", message.to, *fact, message.sender, message.channel, message.sequence)
         if message.kind in wire.ANSWER:
             self._inbox.forgive(message.to, wire.ANSWER[message.kind], message.work_id)
+            self._never_answer.add(message.to)
 
     def _take(self) -> Message:
         arrival_ns, message, sizes = self._inbox.take(self._wanted)

@@ -61,16 +61,16 @@ def latest(loads: Sequence[Load], rate: float) -> tuple[Load, float] | None:
     worst: tuple[Load, float] | None = None
     waiting: list[tuple[int, float, int]] = []  # (until, ns of work left, index)
     ahead = sorted(loads)
-    now, following = 0.0, 0
+    base_ns, now, following = 0, 0.0, 0  # `now` counts from when the link was last idle: no float holds late times
     while waiting or following < len(ahead):
-        if not waiting:
-            now = max(now, float(ahead[following].from_ns))
-        while following < len(ahead) and ahead[following].from_ns <= now:
+        if not waiting and ahead[following].from_ns - base_ns >= now:
+            base_ns, now = ahead[following].from_ns, 0.0
+        while following < len(ahead) and ahead[following].from_ns - base_ns <= now:
             load = ahead[following]
-            heapq.heappush(waiting, (load.until_ns, load.size_bytes / rate, following))
+            heapq.heappush(waiting, (load.until_ns - base_ns, load.size_bytes / rate, following))
             following += 1
         until_ns, left_ns, index = heapq.heappop(waiting)
-        next_ns = ahead[following].from_ns if following < len(ahead) else math.inf
+        next_ns = ahead[following].from_ns - base_ns if following < len(ahead) else math.inf
         if now + left_ns > next_ns:
             heapq.heappush(waiting, (until_ns, left_ns - (next_ns - now), index))
             now = next_ns

@@ -75,8 +75,12 @@ def write_summary(path: Path | str, summary: Mapping[str, Any]) -> None:
     target = Path(path)
     unfinished = target.with_name(f"{target.name}.unfinished")
     text = json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False)
-    unfinished.write_text(text + "\n", encoding="utf-8")
-    unfinished.replace(target)
+    try:
+        unfinished.write_text(text + "\n", encoding="utf-8")
+        unfinished.replace(target)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _accuracy(reader: Reader) -> dict[str, Any]:

@@ -14,11 +14,12 @@ from pflsim.staleness import Staleness
 class Deadline:
     """A round ends when `cohort` clients have answered, or `deadline_s` after it began with at least `minimum` answers.
 
-    The deadline may also be a `quantile` of how long those asked are expected to take, undisturbed. With fewer answers,
-    it is extended once; then the round is closed with what there is. `late` answers, which come in a later round, are
-    dropped, or carried: folded in with a weight that falls with their age; or the round's end cancels their work; or
-    nobody is late, as each sends the steps that it has done by the deadline (partial), and the round ends when all of
-    these have come. With the sampling "all" everybody is asked, whatever `over` says.
+    The deadline may also be a `quantile` of how long those asked are expected to take, undisturbed. With fewer
+    answers, it is extended once; then the round is closed with what there is. `late` answers, which come in a later
+    round, are dropped, or carried: folded in with a weight that falls with their age; or the round's end cancels
+    their work; or nobody is late, as each sends the steps that it has done by the deadline (partial), and the round
+    ends when all of these have come: who is away at the deadline, or leaves before its answer is in, is given up.
+    With the sampling "all" everybody is asked, whatever `over` says.
     """
 
     deadline_s: float | None = None

@@ -21,8 +21,8 @@ import numpy as np
 from pflsim.catalogue import near_match, validated
 from pflsim.errors import DescriptionError
 from pflsim.rng import stream
-from pflsim.timing.calendars import LAST_NS, Calendar, Renewals, Timeline
-from pflsim.timing.clock import NANOSECONDS
+from pflsim.timing.calendars import Calendar, Renewals, Timeline
+from pflsim.timing.clock import LAST_NS, NANOSECONDS
 from pflsim.timing.traces import SERVER, Row, read_rows, ways_to_write
 
 MOST_S = 1e9  # thirty years
@@ -169,7 +169,7 @@ def resolved(setting: object) -> dict[str, Any]:
         raise DescriptionError("availability", setting, 'must be "always", or a table')
     if "kind" not in setting:
         raise DescriptionError("availability.kind", None, "is required")
-    if setting["kind"] not in KINDS:
+    if not isinstance(setting["kind"], str) or setting["kind"] not in KINDS:
         expected = near_match(str(setting["kind"]), sorted(KINDS))
         raise DescriptionError("availability.kind", setting["kind"], expected)
     return dict(setting)

@@ -6,8 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-LAST_NS = 2**62
-"""146 years: simulated time ends before."""
+from pflsim.timing.clock import LAST_NS
 
 BLOCK = 256  # how many stretches of each state are drawn at once
 

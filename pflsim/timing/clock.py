@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from pflsim.errors import BadMessage
+from pflsim.errors import BadMessage, RunFailed
 
 NANOSECONDS = 1_000_000_000
+LAST_NS = 2**62
+"""146 years: simulated time ends before."""
 
 
 def host_seconds() -> float:
@@ -22,6 +24,13 @@ def host_seconds() -> float:
 def host_nanoseconds() -> int:
     """Nanoseconds on the host's monotonic clock, the same for all processes of one machine."""
     return time.monotonic_ns()
+
+
+def require_countable(actor: str, what: str, ends_ns: int) -> None:
+    """Raises RunFailed for what would end after the end of simulated time."""
+    if ends_ns >= LAST_NS:
+        reason = f"{what} would last until {ends_ns / NANOSECONDS:.3g} simulated s"
+        raise RunFailed(actor, f"{reason}, and simulated time ends after {LAST_NS / NANOSECONDS:.3g} s (146 years)")
 
 
 class Clock(Protocol):
@@ -110,10 +119,15 @@ class WallClock:
         self.paused_ns = 0
         self._started_ns = started_ns
         self._stopped_at_ns: int | None = None
+        self._latest_ns = 0
 
     def now_ns(self) -> int:
+        if not self.paused_ns:  # nobody has said yet that the run begins
+            return 0
         host_ns = host_nanoseconds() if self._stopped_at_ns is None else self._stopped_at_ns
-        return host_ns - self._started_ns - self.paused_ns
+        # Who hears late of a pause stands still until time has caught up: what it has done meanwhile has happened.
+        self._latest_ns = max(self._latest_ns, host_ns - self._started_ns - self.paused_ns)
+        return self._latest_ns
 
     def advance(self, to_ns: int) -> None:
         pass

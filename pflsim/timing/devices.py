@@ -50,6 +50,9 @@ PRESETS = {
     "workstation": 100e9,
 }
 
+LEAST_FLOPS_PER_SECOND = 1.0
+"""With less than that, times would leave what can be counted."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -187,6 +190,8 @@ def speed(key: str, given: object) -> float:
         raise DescriptionError(key, given, "is required")
     if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
         raise DescriptionError(key, given, "must be a number above 0, or a preset's name")
+    if given < LEAST_FLOPS_PER_SECOND:
+        raise DescriptionError(key, given, f"must be at least {LEAST_FLOPS_PER_SECOND:g} FLOP/s")
     return float(given)
 
 

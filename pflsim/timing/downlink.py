@@ -137,6 +137,13 @@ class _Inflow:
             if queue is None:
                 self._enter(key, flight, 0, 0.0)
 
+    def take_turn(self, key: Key, flight: Flight) -> None:
+        """Let in what began before now, but after its sender's message before it, which is not in or just is."""
+        queue = self.queues.get(key[0])
+        self.queues[key[0]] = () if queue is None else (*queue, (key, flight))
+        if queue is None:
+            self._enter(key, flight, 0, 0.0)
+
     def _enter(self, key: Key, flight: Flight, segment: int, backlog: float) -> None:
         """Let the flow go on with piece `segment` of its sender's curve, or the one that is on by now."""
         while segment < len(flight.put_out):
@@ -212,9 +219,17 @@ class Downlink:
         """The last arrival taken: what begins before it comes too late to be let in."""
         self._bound_ns: float = 0  # nothing arrives before that, whatever becomes known
 
-    def add(self, key: Key, flight: Flight) -> None:
-        """Let `flight` come in too; raises ValueError if it begins before the last arrival taken."""
+    def add(self, key: Key, flight: Flight, *, in_turn: bool = False) -> None:
+        """Let `flight` come in too; raises ValueError if it begins before the last arrival taken.
+
+        Unless it is `in_turn`: its sender's message before it is not in yet, or was itself that arrival. Until then
+        it had to wait, so that it has disturbed nobody.
+        """
         first_ns = flight.first_byte_ns
+        if first_ns < self.taken_ns and in_turn and self.rate < math.inf:
+            self._settled.take_turn(key, flight)
+            self._ahead, self._bound_ns = None, self.taken_ns
+            return
         if first_ns < self.taken_ns:
             raise ValueError(f"{key} starts at {first_ns} ns, before what was taken at {self.taken_ns} ns")
         if self.rate == math.inf:  # nobody disturbs anybody

@@ -83,6 +83,11 @@ class Fault:
         """Whether a message between the two that is sent then is concerned."""
         return self.span.holds(at_ns, round) and (sender in self.clients or receiver in self.clients)
 
+    def parts(self, a: str, b: str) -> bool:
+        """Whether, as a partition, it has the two in different groups."""
+        sides = [index for actor in (a, b) for index, group in enumerate(self.groups) if actor in group]
+        return len(sides) == 2 and sides[0] != sides[1]
+
 
 class Faults:
     """The faults of a run with these `actors`, "server" and the clients in their order.
@@ -98,13 +103,20 @@ class Faults:
     def __bool__(self) -> bool:
         return bool(self.faults)
 
-    @property
-    def can_lose(self) -> Fault | None:
-        """A fault for which a message may never arrive, if there is one."""
+    def can_lose(self, pairs: Sequence[tuple[str, str]]) -> Fault | None:
+        """A fault for which a message between one of these pairs of actors may never arrive, if there is one."""
         for fault in self.faults:
-            if (fault.kind == "lose" and fault.probability) or (fault.kind == "partition" and fault.span.ends is None):
+            if fault.kind == "lose" and fault.probability:
+                return fault
+            if fault.kind == "partition" and fault.span.ends is None and any(fault.parts(*pair) for pair in pairs):
                 return fault
         return None
+
+    @property
+    def never_returns(self) -> Fault | None:
+        """A crash whose clients may be at work when it begins, and never return; who is down from the start is not."""
+        crashes = (fault for fault in self._of_kind["crash"] if not fault.span.in_rounds)
+        return next((fault for fault in crashes if fault.span.begins and fault.span.ends is None), None)
 
     def crashes(self, client: str) -> tuple[Crash, ...]:
         """When `client` is gone, in the order of the description."""
@@ -116,20 +128,15 @@ class Faults:
 
     def is_cut(self, a: str, b: str, at_ns: int, round: int = 0) -> bool:
         """Whether a partition keeps apart `a` and `b`: they are in different groups of it."""
-        for fault in self._of_kind["partition"]:
-            if fault.span.holds(at_ns, round):
-                sides = [index for actor in (a, b) for index, group in enumerate(fault.groups) if actor in group]
-                if len(sides) == 2 and sides[0] != sides[1]:
-                    return True
-        return False
+        return bool(self._cuts(a, b, at_ns, round))
 
     def passes_ns(self, a: str, b: str, at_ns: int, round: int = 0) -> int | None:
         """`at_ns` if no partition keeps apart `a` and `b` then, else when they can speak again; None if never."""
-        while self.is_cut(a, b, at_ns, round):
-            ends = [f.span.ends for f in self._of_kind["partition"] if f.span.holds(at_ns, round)]
-            if any(f.span.in_rounds for f in self._of_kind["partition"] if f.span.holds(at_ns, round)) or None in ends:
+        while spans := self._cuts(a, b, at_ns, round):
+            ends_ns = [span.ends for span in spans if span.ends is not None and not span.in_rounds]
+            if len(ends_ns) < len(spans):
                 return None
-            at_ns = min(end for end in ends if end is not None)
+            at_ns = max(ends_ns)
         return at_ns
 
     def link_factor(self, a: str, b: str, at_ns: int, round: int = 0) -> float:
@@ -152,6 +159,10 @@ class Faults:
         """How much later than usual that message arrives, so that others overtake it; uniform up to `delay_s`."""
         hits = self._hits("reorder", sender, receiver, sequence, at_ns, round)
         return sum(1 + int(draw * fault.delay_ns) for fault, draw in hits)
+
+    def _cuts(self, a: str, b: str, at_ns: int, round: int) -> list[Span]:
+        """When the partitions hold that keep apart the two then."""
+        return [f.span for f in self._of_kind["partition"] if f.span.holds(at_ns, round) and f.parts(a, b)]
 
     def _hits(
         self, kind: str, sender: str, receiver: str, sequence: int, at_ns: int, round: int
@@ -245,7 +256,7 @@ def _fault(number: int, table: object, actors: Sequence[str]) -> Fault:
     if not isinstance(table, Mapping):
         raise DescriptionError(key, table, "must be a table")
     kind = table.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         expected = "is required; " if kind is None else ""
         raise DescriptionError(f"{key}.kind", kind, expected + near_match(str(kind), sorted(KINDS)))
     given = validated(KINDS[kind], {name: value for name, value in table.items() if name != "kind"}, key)

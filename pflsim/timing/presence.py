@@ -76,6 +76,10 @@ class Presence:
         change_ns = self._availability.next_change_ns(client, from_ns)
         return min([*moments, *([] if change_ns is None else [change_ns])], default=None)
 
+    def away_ns(self, client: str, since: Moment) -> int | None:
+        """From when on, not before `since`, the server cannot reach `client`, or it has left; None if never."""
+        return self.leaves_ns(client, since.ns) if self.can_be_asked(client, since) else since.ns
+
     def has_forgotten(self, client: str, since: Moment, now: Moment) -> bool:
         """Whether a crash has cost `client` its private state after `since` and up to `now`."""
         for crash in self._faults.crashes(client):

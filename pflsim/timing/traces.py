@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, few
 
 SERVER = "server"
 MOST = sys.float_info.max
@@ -45,13 +45,16 @@ def read_rows(key: str, file: str, required: Sequence[str], optional: Sequence[s
     which something required is missing.
     """
     try:
-        with Path(file).open(encoding="utf-8", newline="") as lines:
+        with Path(file).open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.reader(lines)
             table = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
         raise DescriptionError(key, file, f"cannot be read: {problem}") from problem
     table = [(line, cells) for line, cells in table if any(cells)]
     header = table[0][1] if table else []
+    for column in (*required, *optional):
+        if header.count(column) > 1:
+            raise DescriptionError(key, file, f"line 1: has the column {column!r} twice")
     for column in required:
         if column not in header:
             raise DescriptionError(
@@ -85,7 +88,7 @@ def read_rows_by_actor(
         found[actor] = row
     missing = [actor for actor in actors if actor not in found]
     if missing:
-        raise DescriptionError(key, file, f"has no row for {_few(missing)}")
+        raise DescriptionError(key, file, f"has no row for {few(missing)}")
     return [found[actor] for actor in actors]
 
 
@@ -93,8 +96,3 @@ def ways_to_write(actors: Sequence[str]) -> dict[str, str]:
     """Which actor a text stands for: its name or, for a client, also its number."""
     clients = [actor for actor in actors if actor != SERVER]
     return {str(number): client for number, client in enumerate(clients)} | {actor: actor for actor in actors}
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
