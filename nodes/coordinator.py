@@ -61,7 +61,8 @@ def _stop(port: CoordinatorPort, study: Study, finished: Answers, began_s: float
     everything, trace = sha256(), sha256(port.trace_as_of(port.now_ns))
     port.arbiter = None
     for name in study.names:
-        port.send(name, STOP)
+        come = {other: facts["sent"][name] for other, facts in finished.items() if name in facts["sent"]}
+        port.send(name, STOP, facts={"come": come})
     last = _from_everybody_asked(port, study)
     for name in study.names:
         everything.update(last[name]["digest"])

@@ -91,7 +91,8 @@ def _finish(port: PeerPort, study: Study, number: int, state: PeerState, stopped
     if state.round < study.rounds:
         for other in study.linked(number):
             port.send(study.names[other], BYE, round=state.round)
-    port.send(COORDINATOR, FINISHED, facts={"rounds": state.round, "stopped": stopped})
+    port.post()
+    port.send(COORDINATOR, FINISHED, facts={"rounds": state.round, "stopped": stopped, "sent": port.all_sent})
     while (message := port.recv()).kind != STOP:
         state.serve(port, study, number, message)
     shown = flat(study.method.peer_shows(state.you))

@@ -140,6 +140,15 @@ class Reports:
         self._acknowledged_ns.setdefault(sender, last_ns)
         self._come[sender] = count + 1, left_ns
 
+    @property
+    def all_sent(self) -> dict[str, int]:
+        """How many messages have left for whom since the beginning."""
+        return dict(self._sent)
+
+    def have_come(self, counts: Mapping[str, int]) -> bool:
+        """Whether so many messages, by sender, have come since the beginning."""
+        return all(self._come.get(sender, (0, 0))[0] >= count for sender, count in counts.items())
+
     def due(self, next_ns: int, wants: bool) -> dict[str, Any] | None:
         """The report that is due from one that acts at `next_ns` at the earliest; None if none is.
 

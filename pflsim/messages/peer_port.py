@@ -38,6 +38,8 @@ class PeerPort(Port):
         self.awaits = ""
         """What this peer waits for, in words; empty if it may go on waiting as long as anybody is at work."""
         self._reports = Reports(least_latency_ns)
+        self._stop: tuple[Message, list[Any], Sizes] | None = None
+        """That all have finished; it is taken when all that they have sent to this peer has come."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -51,6 +53,11 @@ class PeerPort(Port):
     def listen_to(self, peer: str) -> None:
         """`peer` may send something at any time."""
         self._inbox.listen_to(peer)
+
+    @property
+    def all_sent(self) -> dict[str, int]:
+        """How many messages of the method have left for whom since the run began."""
+        return self._reports.all_sent
 
     def work_and_listen(self, work_ns: int, what: str = "compute") -> Iterator[Message]:
         """Simulated work, whose real part is done already; what comes in before its end is handed out meanwhile."""
@@ -67,16 +74,16 @@ class PeerPort(Port):
         if message.kind in (wire.TELL, wire.LICENCE):
             return self._take_word_of_the_arbiter(message, sizes)
         message.left_ns = stamp[0]
+        if message.kind == wire.STOP:
+            self._stop = message, stamp, sizes
+            return self._stop_in_turn()
         if message.channel == "data":
             self._reports.came(message.sender, stamp[0])
-        if not super().deliver(message, stamp, sizes):
-            return False
-        if message.kind == wire.STOP:
-            self._inbox.licensed_ns = FAR_NS  # all have finished, and what they sent has come
-        elif stamp[3]:
+        taken = super().deliver(message, stamp, sizes)
+        if taken and stamp[3]:
             latency_ns = self._links.latency_ns(message.sender, self.name)
             self._inbox.quieten(message.sender, stamp[3] + latency_ns)
-        return True
+        return self._stop_in_turn() or taken
 
     def report(self) -> bool:
         """Tell the arbiter when this peer could go on, if that is news that somebody waits for; whether it was."""
@@ -102,6 +109,13 @@ class PeerPort(Port):
             self.send(COORDINATOR, wire.WAITING, facts=facts)
             self.post()
         return facts is not None
+
+    def _stop_in_turn(self) -> bool:
+        if self._stop is None or not self._reports.have_come(self._stop[0].facts.get("come", {})):
+            return False
+        (stop, stamp, sizes), self._stop = self._stop, None
+        self._inbox.licensed_ns = FAR_NS
+        return super().deliver(stop, stamp, sizes)
 
     def _take_word_of_the_arbiter(self, message: Message, sizes: Sizes) -> bool:
         source = (message.sender, message.channel)
