@@ -11,7 +11,7 @@ from launch.finished import FinishedRun
 from launch.screen import fitted
 from launch.show import Screen
 from launch.tables import MOST_ACTORS, some_of, table
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, TooEarly
 from pflsim.record.accuracy import over_rounds, time_to_target
 from pflsim.record.classes import SpeedClass, age_histogram, by_class
 from pflsim.record.critical_path import CriticalPath, blamed
@@ -44,9 +44,10 @@ def _rounds(run: FinishedRun, console: Screen, number: int | None) -> None:
     paths = run.paths()
     if number is not None:
         found = [path for path in paths if path.period.round == number]
+        if not paths:
+            raise TooEarly(f"no round has ended yet in {run.directory}")
         if not found:
-            known = f"the rounds 1 to {len(paths)}" if paths else "no round yet"
-            raise DescriptionError("--round", number, f"the record has {known}")
+            raise DescriptionError("--round", number, f"the record has the rounds 1 to {len(paths)}")
         for line in _round(found[0]):
             console.print(fitted(line, 4, console.width), markup=False)
     else:

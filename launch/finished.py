@@ -81,8 +81,6 @@ class FinishedRun:
 
     def paths(self) -> list[CriticalPath]:
         """The critical path of each round (of peers: each step), for which spans are needed."""
-        if not self.history.rounds and not self.history.has_peers:
-            raise TooEarly(f"no round has ended yet in {self.directory}")
         if not self.history.spans and not self.description.record.spans:
             raise DescriptionError("record.spans", False, "the run kept no spans, so its time cannot be explained")
         if self.history.has_peers:
@@ -137,7 +135,9 @@ def save_pictures(directory: Path, number: int | None, seconds: str | None, agai
     paths = run.paths()
     first, last = (1, FIRST_ROUNDS) if number is None else (number, number)
     if window is None and not any(first <= period.round <= last for period in run.history.rounds):
-        raise DescriptionError("--pictures", True, "no such round has ended, so there is nothing to draw")
+        if not run.history.rounds:
+            raise TooEarly(f"no round has ended yet in {directory}")
+        raise DescriptionError("--round", number, "no such round has ended, so there is nothing to draw")
     window = window_of(run.history.rounds, first, last) if window is None else window
     label = run.description.algorithm.name
     drawn = timeline.save_pictures(run.history, paths, window, directory, label)

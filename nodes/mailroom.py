@@ -14,6 +14,7 @@ from greenlet import GreenletExit, greenlet
 
 from nodes.facts import FactSender
 from pflsim.errors import BadMessage, RunFailed
+from pflsim.messages.coordinator_port import CoordinatorPort
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import Port, frame_sizes
 from pflsim.messages.wire import HELLO, JOIN, Frame, Message, decode
@@ -68,10 +69,9 @@ class Mailroom:
         """An actor of this process: `program(port)` runs when `run` gives it the turn."""
         self._ports[port.name] = port
         self._timed = port.clock.seconds_until(0) is not None
-        if isinstance(port, PeerPort):
-            self._is_among_peers = True
-            if not self._timed:
-                self._reporting.append(port)
+        self._is_among_peers |= isinstance(port, PeerPort | CoordinatorPort)
+        if isinstance(port, PeerPort) and not self._timed:
+            self._reporting.append(port)
         self._actors[port.name] = greenlet(lambda: self._live(port, program), parent=self._hub)
 
     def meet(self, actor: str, process: str, endpoint: str) -> None:

@@ -42,7 +42,7 @@ def first_round(problem):
 @every_model
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_peer_stays_finite_does_the_work_it_declared_and_changes_no_argument(name, hidden, shape):
-    run_peers(Watched(new(name)), problem_with(hidden, **SHAPES[shape]), ROUNDS)
+    run_peers(Watched(new(name)), problem_with(**{"hidden": hidden} | SHAPES[shape]), ROUNDS)
 
 
 @every_method
