@@ -33,14 +33,15 @@ class State:
         self.data_bytes = {"up": 0, "down": 0, "peer": 0}
         self.joined: set[str] = set()
         self.dead: set[str] = set()
-        self._evaluated_round = -1
         self._headline: str | None = None  # clients state their headline model first
-        self._correct = self._total = 0
+        self._evaluated: dict[int, tuple[int, int, int]] = {}  # by round: clients heard, correct and total samples
+        self._whole: tuple[int, int] = (0, 0)  # of the latest round that all have evaluated: correct and total
 
     @property
     def accuracy(self) -> float | None:
-        """Weighted test accuracy in the latest evaluation, over the clients heard so far; a fraction of 1."""
-        return self._correct / self._total if self._total else None
+        """Weighted test accuracy in the latest evaluation of which all clients have been heard; a fraction of 1."""
+        correct, total = self._whole
+        return correct / total if total else None
 
     @property
     def alive(self) -> int:
@@ -82,12 +83,13 @@ class State:
         if split != "test":
             return
         self._headline = self._headline or model
-        if model != self._headline or round_ < self._evaluated_round:
+        if model != self._headline:
             return
-        if round_ > self._evaluated_round:
-            self._evaluated_round, self._correct, self._total = round_, 0, 0
-        self._correct += correct
-        self._total += total
+        heard, right, among = self._evaluated.get(round_, (0, 0, 0))
+        self._evaluated[round_] = heard + 1, right + correct, among + total
+        if heard + 1 == self.clients:  # among peers some are rounds ahead
+            self._whole = self._evaluated[round_][1:]
+            self._evaluated = {later: found for later, found in self._evaluated.items() if later > round_}
 
     def _take_event(self, actor: str, what: str) -> None:
         if what == JOINED:
