@@ -6,8 +6,7 @@ import pytest
 
 from pflsim.messages.licence import FAR_NS, Arbiter, Reports, Say
 from pflsim.timing.downlink import Downlink
-from pflsim.timing.fair_share import Flight, Transfer
-from pflsim.timing.uplink import Uplink
+from pflsim.timing.fair_share import Flight
 
 DELTA_NS = 5
 
@@ -82,10 +81,9 @@ def test_a_peer_that_was_asked_acknowledges_what_may_have_woken_it() -> None:
 
 
 def test_a_flight_behind_its_senders_own_comes_in_as_if_it_had_been_known_from_the_start() -> None:
-    own, other = Uplink(1.0), Uplink(0.5)
-    first, second = (own.stamp(at_ns, [Transfer("x", size, 1.0, 0)])[0] for at_ns, size in ((0, 100), (50, 80)))
-    rival = other.stamp(0, [Transfer("x", 30, 1.0, 0)])[0]
-    flights: dict[tuple[str, int], Flight] = {("a", 1): first, ("b", 1): rival, ("a", 2): second}
+    first, second = Flight(0, 0, 2.0, 100, ((50.0, 100.0),)), Flight(50, 0, 2.0, 80, ((40.0, 80.0),))
+    rival = Flight(0, 0, 0.5, 30, ((60.0, 30.0),))
+    flights = {("a", 1): first, ("b", 1): rival, ("a", 2): second}
 
     def arrivals(*late: tuple[str, int]) -> list[tuple[int, tuple[str, int]]]:
         downlink, found = Downlink(0.8), []
