@@ -25,6 +25,7 @@ from pflsim.messages.wire import (
     WORK,
     Message,
 )
+from pflsim.record.accuracy import GRADIENTS
 from pflsim.study import Study
 from pflsim.timing.presence import NEVER_SEEN, Moment
 
@@ -146,6 +147,7 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
         _return(port, study, message)
         return
     state.visits += 1
+    port.tell_done("measures", message.round, port.name, GRADIENTS, task.spent.backward_samples)
     state.completed_ns = port.now_ns
 
 

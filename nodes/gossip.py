@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from nodes.peering import PeerState, be_there, fold, mix, next_work, send, step, take_what_came, work
+from nodes.peering import PeerState, be_there, fold, mix, next_work, send, step, take_what_came, work, worked
 from pflsim.federation import Tensors
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.wire import PAIR, PAIRED, Message
@@ -44,7 +44,7 @@ def _worked(port: PeerPort, study: Study, number: int, state: PeerState) -> tupl
         for message in port.work_and_listen(work_ns, "lost work" if is_lost else "compute"):
             state.serve(port, study, number, message)
         if not is_lost:
-            state.visits += 1
+            worked(port, state, task)
             return before, after
 
 

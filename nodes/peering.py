@@ -13,6 +13,7 @@ from pflsim.messages.licence import FAR_NS
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import seconds
 from pflsim.messages.wire import BYE, PUSH, Message
+from pflsim.record.accuracy import GRADIENTS
 from pflsim.study import Study
 from pflsim.timing.presence import NEVER_SEEN, Moment
 
@@ -106,7 +107,13 @@ def work(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
     port.round = state.round + 1
     with port.busy(work_ns):
         state.you = step(study, port.name, state.you, task, declared)
+    worked(port, state, task)
+
+
+def worked(port: PeerPort, state: PeerState, task: Task) -> None:
+    """A piece of work is done, and has cost so many gradients."""
     state.visits += 1
+    port.tell_done("measures", state.round + 1, port.name, GRADIENTS, task.spent.backward_samples)
 
 
 def step(study: Study, name: str, you: Tensors, task: Task, declared: Work) -> Tensors:

@@ -6,6 +6,7 @@ import pytest
 
 from nodes.sequential import run_sequentially
 from pflsim.errors import DescriptionError
+from pflsim.record.accuracy import over_rounds
 from pflsim.spec import validate
 from pflsim.study import Study
 from tests.launching import description
@@ -58,3 +59,9 @@ def test_the_grid_changes_no_digest() -> None:
 def test_a_grid_of_nothing_is_refused() -> None:
     with pytest.raises(DescriptionError, match="eval_every_s"):
         validate(description(run__eval_every_s=0.0))
+
+
+def test_a_point_of_the_course_tells_the_gradients_that_it_has_cost(tmp_path: Path) -> None:
+    tables = description(run__clients=4, run__rounds=3, training={"step_size": 0.1, "batch": 10, "local_steps": 3})
+    with record_of(tmp_path / "record.db", tables) as reader:
+        assert [point.gradients for point in over_rounds(reader)] == [4 * 3 * 10, 2 * 4 * 3 * 10, 3 * 4 * 3 * 10]

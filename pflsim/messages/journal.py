@@ -84,7 +84,9 @@ class Journal:
 
 
 def _cut(fact: tuple[Any, ...], from_ns: int) -> tuple[Any, ...] | None:
-    """What is left of a fact: a span ends earlier or is gone, and of a message nothing has left."""
+    """What is left of a fact: a span ends earlier or is gone, nothing of a message has left, and no work is done."""
+    if fact[0] == "measures":
+        return None
     if fact[0] == "spans":
         _, actor, _, start_ns, end_ns, round = fact
         if start_ns >= from_ns:

@@ -193,6 +193,10 @@ class Port:
         self._journal.event(ended_ns, "busy", what)
         self._journal.tell("spans", self.name, what, began_ns, ended_ns, self.round)
 
+    def tell_done(self, *fact: Any) -> None:
+        """Record a fact about work that is done; if that work is cancelled, it was not."""
+        self._journal.tell(*fact)
+
     def begin(self) -> None:
         """The run begins now: what it took to start the processes is no simulated time."""
         self.clock.begin()

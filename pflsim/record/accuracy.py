@@ -54,6 +54,10 @@ def over_clients(evaluations: Iterable[tuple[int, int, float | None]]) -> Accura
     )
 
 
+GRADIENTS = "gradients"
+"""The measure in which a client tells how many samples it has passed backward in a visit."""
+
+
 @dataclass(frozen=True)
 class Point:
     """The accuracy after a round, with what it had cost by then."""
@@ -62,6 +66,7 @@ class Point:
     simulated_s: float
     payload_bytes: int  # of the method's messages sent so far, in all directions
     accuracy: Accuracy
+    gradients: int = 0  # samples that clients have passed backward in visits up to this round
 
 
 def headline(reader: Reader) -> str | None:
@@ -103,9 +108,15 @@ def over_rounds(reader: Reader, model: str | None = None, split: str = "test") -
     rounds = [round_ for round_ in sorted(by_round) if len(by_round[round_]) >= everybody]
     spent_bytes = _payload_bytes_before(reader, [time_ns[round_] for round_ in rounds])
     return [
-        Point(round_, time_ns[round_] / 1e9, spent, over_clients(by_round[round_]))
-        for round_, spent in zip(rounds, spent_bytes, strict=True)
+        Point(round_, time_ns[round_] / 1e9, spent, over_clients(by_round[round_]), gradients)
+        for round_, spent, gradients in zip(rounds, spent_bytes, _gradients_by(reader, rounds), strict=True)
     ]
+
+
+def _gradients_by(reader: Reader, rounds: Sequence[int]) -> list[int]:
+    """The gradients of all visits up to each of these rounds, which ascend."""
+    told = reader.query("SELECT round, SUM(value) FROM measures WHERE name = ? GROUP BY round", GRADIENTS)
+    return [sum(count for of_round, count in told if of_round <= round_) for round_ in rounds]
 
 
 def _payload_bytes_before(reader: Reader, times_ns: list[int]) -> list[int]:

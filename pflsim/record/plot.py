@@ -1,4 +1,4 @@
-"""Accuracy over rounds, over simulated seconds and over bytes: one figure, any number of runs on it."""
+"""Accuracy over rounds, simulated seconds, bytes and gradients: one figure, any number of runs on it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -55,18 +55,19 @@ def save_accuracy_plot(records: Mapping[str, Path | str], stem: Path | str, titl
 
 
 def accuracy_figure(curves: Mapping[str, Sequence[Point]], title: str = "") -> "Figure":
-    """The figure of three panels for curves by label; a label without a point is only in the legend."""
+    """The figure of four panels for curves by label; a label without a point is only in the legend."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 3.7), layout="constrained")
+    figure = Figure(figsize=(13, 3.7), layout="constrained")
     FigureCanvasAgg(figure)
-    panels: Sequence[Axes] = figure.subplots(1, 3, sharey=True)
+    panels: Sequence[Axes] = figure.subplots(1, 4, sharey=True)
     unit, bytes_per_unit = _byte_unit(curves)
     axes: dict[str, Callable[[Point], float]] = {
         "round": lambda point: point.round,
         "simulated time, s": lambda point: point.simulated_s,
         f"payload sent, {unit}": lambda point: point.payload_bytes / bytes_per_unit,
+        "gradients of samples, million": lambda point: point.gradients / 1e6,
     }
     for panel, (label, position) in zip(panels, axes.items(), strict=True):
         _draw(panel, position, curves)
