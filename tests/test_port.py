@@ -338,9 +338,9 @@ def test_a_stamp_that_cannot_be_is_refused_and_changes_nothing(flight: object) -
     server.finish()
     client.send("server", RESULT, work_id=1)
     frames = last_posted(client)
-    departure_ns, paused_ns, _ = msgpack.unpackb(frames[1])
+    departure_ns, paused_ns, _, quiet_ns = msgpack.unpackb(frames[1])
     with pytest.raises(BadMessage, match="flight") as problem:
-        deliver(server, [frames[0], msgpack.packb((departure_ns, paused_ns, flight)), *frames[2:]])
+        deliver(server, [frames[0], msgpack.packb((departure_ns, paused_ns, flight, quiet_ns)), *frames[2:]])
     claimed = problem.value.message
     assert (claimed.sender, claimed.channel, claimed.sequence) == ("c000", "data", 1), "so that the ledger can name it"
     assert deliver(server, frames), "the question is still open, and the number not yet used"

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from nodes.sequential import run_sequentially
-from pflsim import catalogue
 from pflsim.record.result import Result
 from pflsim.spec import validate
 from pflsim.study import Study
 from tests.launching import description, run_here
+from tests.test_conformance import METHODS
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -26,7 +26,6 @@ DIGITS = description(
     devices__stragglers=2,
 )
 SYNTHETIC = description(links="ideal")
-METHODS = catalogue.names("algorithms")
 
 
 @pytest.fixture(autouse=True)

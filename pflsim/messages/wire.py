@@ -23,7 +23,7 @@ from torch import Tensor
 
 from pflsim.errors import BadMessage
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 WORK, RESULT, GONE, CANCEL = "WORK", "RESULT", "GONE", "CANCEL"
 PROBE, LOSS = "PROBE", "LOSS"
