@@ -249,7 +249,7 @@ def decoded_or_refused(frames: list[bytes]) -> None:
     assert len(message.tensors) == len(frames) - 2
     for tensor, frame in zip(message.tensors.values(), frames[2:], strict=True):
         assert bits(tensor) == frame
-    assert message.kind in CHANNEL and type(message.sequence) is int and len(stamp) == 3
+    assert message.kind in CHANNEL and type(message.sequence) is int and len(stamp) == 4
 
 
 @ANYTHING
