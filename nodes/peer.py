@@ -36,6 +36,9 @@ def peer(port: PeerPort, study: Study, number: int) -> None:
         port.recorder.tell("steps", state.round, number, since_ns, port.now_ns)
         if study.is_evaluated(state.round, since_ns, port.now_ns):
             _evaluate(port, study, number, state)
+    run = study.description.run
+    if state.round < study.rounds and (run.eval_every or run.eval_every_s) and state.evaluated < state.round:
+        _evaluate(port, study, number, state)
     _finish(port, study, number, state, stopped)
 
 
@@ -76,6 +79,7 @@ def _reason_to_stop(port: PeerPort, study: Study, state: PeerState) -> str:
 
 
 def _evaluate(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
+    state.evaluated = state.round
     for model, splits in scores(study, number, state.visits, state.round, state.you, {}).items():
         for split, (correct, total, loss) in splits.items():
             told = (state.round, port.now_ns, number, model, split, correct, total, loss)

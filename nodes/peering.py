@@ -33,6 +33,8 @@ class PeerState:
     you: Tensors
     round: int = 0
     """How many rounds of its own it has done."""
+    evaluated: int = 0
+    """After how many rounds it was evaluated last."""
     visits: int = 0
     """How often it has worked."""
     attempts: int = 0

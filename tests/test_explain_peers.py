@@ -105,7 +105,7 @@ def test_a_changing_graph_is_explained_by_that_of_round_1_and_peers_may_end_afte
     summary = Result.open(tmp_path / "run").summary
     assert summary["rounds"] < summary["most_rounds"] and summary["warnings"] == []
     assert summary["accuracy"]["clients"] == 6, "each counts with its own last evaluation"
-    assert summary["accuracy"]["round"] == summary["rounds"]
+    assert summary["rounds"] < summary["accuracy"]["round"] < summary["most_rounds"], "the mean over peers"
     output = " ".join(said("explain", str(tmp_path / "run"), "--pictures").split())
     assert "graph: matching, round 1, as it changes: 6 nodes" in output
     assert f"6 peers did {summary['rounds']} to {summary['most_rounds']} steps each" in output

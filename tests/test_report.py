@@ -306,3 +306,19 @@ def test_work_that_really_took_longer_than_its_model_is_told(tmp_path: Path) -> 
     assert warning.startswith(
         "2 pieces of work really took longer than modelled, by 0.75 s in all (most at c001, 0.50 s)"
     )
+
+
+def test_the_course_among_peers_takes_everybodys_last_evaluation_by_a_moment(tmp_path: Path) -> None:
+    """c001 is three times slower than c000; nobody is left out, and nobody's later evaluation counts earlier."""
+    facts: list[tuple[Any, ...]] = [("events", "coordinator", "began", "2 peers", 0, 0.0)]
+    for client, round_, now_ns, correct in ((0, 1, 10, 1), (0, 2, 20, 2), (0, 3, 30, 3), (1, 1, 30, 4), (0, 4, 40, 5)):
+        facts.append(("evaluations", round_, now_ns, client, "global", "test", correct, 10, 0.5))
+        facts.append(("measures", round_, f"c{client:03d}", "gradients", 7))
+    with Record(tmp_path / "record.db") as record:
+        record.write(facts)
+    with Reader(tmp_path / "record.db") as reader:
+        found = [
+            (point.round, round(1e9 * point.simulated_s), point.accuracy.weighted, point.gradients)
+            for point in over_rounds(reader)
+        ]
+    assert found == [(2, 30, 7 / 20, 4 * 7), (2, 40, 9 / 20, 5 * 7)]

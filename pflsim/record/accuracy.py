@@ -6,7 +6,7 @@ are left out of every number and counted. Everything is summed in ascending clie
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pflsim.record.database import Reader
@@ -95,22 +95,67 @@ def latest(reader: Reader, model: str, split: str = "test") -> Accuracy:
 def over_rounds(reader: Reader, model: str | None = None, split: str = "test") -> list[Point]:
     """The course of a model's accuracy (by default the headline model's), one point per evaluated round.
 
-    Peers do a round one after another: it is a point when the last of them has done it, and none if not all have.
+    Peers have rounds of their own: there, each point is a moment, see `_among_peers`.
     """
     model = headline(reader) if model is None else model
+    if is_among_peers(reader):
+        return _among_peers(reader, model, split)
     select = "SELECT round, now_ns, correct, total, loss FROM evaluations WHERE model = ? AND split = ? ORDER BY client"
     by_round: defaultdict[int, list[tuple[int, int, float | None]]] = defaultdict(list)
     time_ns: defaultdict[int, int] = defaultdict(int)
     for round_, now_ns, correct, total, loss in reader.query(select, model, split):
         by_round[round_].append((correct, total, loss))
         time_ns[round_] = max(time_ns[round_], now_ns)
-    everybody = max(map(len, by_round.values()), default=0) if is_among_peers(reader) else 0
-    rounds = [round_ for round_ in sorted(by_round) if len(by_round[round_]) >= everybody]
+    rounds = sorted(by_round)
     spent_bytes = _payload_bytes_before(reader, [time_ns[round_] for round_ in rounds])
     return [
         Point(round_, time_ns[round_] / 1e9, spent, over_clients(by_round[round_]), gradients)
         for round_, spent, gradients in zip(rounds, spent_bytes, _gradients_by(reader, rounds), strict=True)
     ]
+
+
+def _among_peers(reader: Reader, model: str | None, split: str) -> list[Point]:
+    """The accuracy of every peer's last evaluation by a moment, for a moment whenever as many were made as there are peers.
+
+    The first moment is when the last peer was evaluated for the first time, so that nobody is left out; the last one
+    is that of the last evaluation. `round` is the mean over peers of the rounds that are evaluated, rounded down.
+    """
+    select = (
+        "SELECT now_ns, client, round, correct, total, loss FROM evaluations WHERE model = ? AND split = ? "
+        "ORDER BY now_ns, client, rowid"
+    )
+    found = reader.query(select, model, split)
+    everybody = len({client for _, client, *_ in found})
+    cost = _gradients_of_peers(reader)
+    latest_of: dict[int, tuple[int, int, int, float | None]] = {}
+    moments: list[tuple[int, dict[int, tuple[int, int, int, float | None]]]] = []
+    fresh = 0
+    for position, (now_ns, client, round_, correct, total, loss) in enumerate(found):
+        latest_of[client], fresh = (round_, correct, total, loss), fresh + 1
+        is_last = position + 1 == len(found)
+        if not is_last and (found[position + 1][0] == now_ns or fresh < everybody):
+            continue
+        if len(latest_of) == everybody:
+            moments.append((now_ns, dict(latest_of)))
+            fresh = 0
+    spent_bytes = _payload_bytes_before(reader, [now_ns for now_ns, _ in moments])
+    points = []
+    for (now_ns, scores_of), spent in zip(moments, spent_bytes, strict=True):
+        accuracy = over_clients(scores_of[client][1:] for client in sorted(scores_of))
+        mean_round = sum(scores[0] for scores in scores_of.values()) // everybody
+        gradients = sum(cost(client, scores[0]) for client, scores in scores_of.items())
+        points.append(Point(mean_round, now_ns / 1e9, spent, accuracy, gradients))
+    return points
+
+
+def _gradients_of_peers(reader: Reader) -> Callable[[int, int], int]:
+    """What tells the gradients of a peer, by its number, up to one of its rounds."""
+    told: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for actor, round_, count in reader.query(
+        "SELECT actor, round, value FROM measures WHERE name = ? ORDER BY round", GRADIENTS
+    ):
+        told[int(actor[1:])].append((round_, count))
+    return lambda client, until: sum(count for round_, count in told[client] if round_ <= until)
 
 
 def _gradients_by(reader: Reader, rounds: Sequence[int]) -> list[int]:
