@@ -1,8 +1,6 @@
 """Gossip with random neighbours: a peer pushes its model to some, or exchanges models with one at a time."""
 
-from functools import partial
-
-from nodes.peering import PeerState, be_there, fold, mix, next_work, send, step, take_what_came, work, worked
+from nodes.peering import PeerState, be_there, fold, mix, next_work, note_lost, send, step, take_what_came, work, worked
 from pflsim.federation import Tensors
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.wire import PAIR, PAIRED, Message
@@ -22,7 +20,6 @@ def push(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
 
 def pairs(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
     """One round of pairwise gossip: work, and then an exchange with one neighbour; others are answered meanwhile."""
-    state.answer = partial(_answer, port, study, number, state)
     before, after = _worked(port, study, number, state)
     state.you = added(state.you, before, after)
     for partner in study.appointments.partners(number, state.round, 1):
@@ -43,7 +40,10 @@ def _worked(port: PeerPort, study: Study, number: int, state: PeerState) -> tupl
             after = step(study, port.name, before, task, declared)
         for message in port.work_and_listen(work_ns, "lost work" if is_lost else "compute"):
             state.serve(port, study, number, message)
-        if not is_lost:
+        if is_lost:
+            note_lost(port, study, state)
+        else:
+            state.lost = 0
             worked(port, state, task)
             return before, after
 
@@ -65,7 +65,7 @@ def _exchange(port: PeerPort, study: Study, number: int, state: PeerState, partn
     state.you = added(state.you, before, fold(study, number, before, {partner: message.tensors}, state.round))
 
 
-def _answer(port: PeerPort, study: Study, number: int, state: PeerState, message: Message) -> None:
+def answer(port: PeerPort, study: Study, number: int, state: PeerState, message: Message) -> None:
     """Answer at once with the own model, and move towards that of who asked, as in its round: both by the same."""
     mine = study.method.peer_shows(state.you)
     port.send(message.sender, PAIRED, mine, round=message.round, work_id=message.work_id)

@@ -1,9 +1,11 @@
 """The program of a peer: it learns on its own data, exchanges models with its neighbours, and evaluates itself."""
 
+from functools import partial
+
 from nodes.evaluation import scores
-from nodes.gossip import pairs, push
+from nodes.gossip import answer, pairs, push
 from nodes.neighbours import asynchronous, neighbours
-from nodes.peering import PeerState, initial
+from nodes.peering import PeerState, TimeIsOver, initial
 from pflsim.digest import digest_of
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import seconds
@@ -28,10 +30,16 @@ def peer(port: PeerPort, study: Study, number: int) -> None:
     _meet(port, study, number)
     state = PeerState(initial(study, number))
     kind = study.description.schedule.kind
+    if kind == "pairs":
+        state.answer = partial(answer, port, study, number, state)
     while not (stopped := _reason_to_stop(port, study, state)):
         port.safe_point(state)
         since_ns = port.now_ns
-        ENGINES[kind](port, study, number, state)
+        try:
+            ENGINES[kind](port, study, number, state)
+        except TimeIsOver:
+            stopped = _reason_to_stop(port, study, state)
+            break
         state.round += 1
         port.recorder.tell("steps", state.round, number, since_ns, port.now_ns)
         if study.is_evaluated(state.round, since_ns, port.now_ns):
@@ -97,11 +105,15 @@ def _finish(port: PeerPort, study: Study, number: int, state: PeerState, stopped
             port.send(study.names[other], BYE, round=state.round)
     port.post()
     port.send(COORDINATOR, FINISHED, facts={"rounds": state.round, "stopped": stopped, "sent": port.all_sent})
-    while (message := port.recv()).kind != STOP:
+    waits_on = "control" if state.answer is None else None  # who answers nobody takes in all that came when all is over
+    while (message := port.recv(waits_on)).kind != STOP:
         state.serve(port, study, number, message)
+    stopped_ns = port.asked_ns
+    while (late := port.recv_within(max(0, stopped_ns - port.now_ns), "data")) is not None:
+        state.serve(port, study, number, late)
     shown = flat(study.method.peer_shows(state.you))
     if study.description.record.consensus and len(study.names) * len(shown) <= MOST_TOLD:
         port.recorder.tell("measures", state.round, port.name, FINAL, packed(shown))
-    facts = {"digest": digest_of(state.you), "trace": port.trace_as_of(port.asked_ns)}
+    facts = {"digest": digest_of(state.you), "trace": port.trace_as_of(stopped_ns)}
     port.send(COORDINATOR, STATE, facts=facts)
     port.finish()

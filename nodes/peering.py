@@ -17,6 +17,13 @@ from pflsim.record.accuracy import GRADIENTS
 from pflsim.study import Study
 from pflsim.timing.presence import NEVER_SEEN, Moment
 
+MOST_LOST = 1000
+"""So many pieces of work may be lost in a row; who loses more never stays long enough."""
+
+
+class TimeIsOver(Exception):
+    """The run ends in the middle of a round of this peer."""
+
 
 class Received(NamedTuple):
     """What a neighbour has sent."""
@@ -39,6 +46,8 @@ class PeerState:
     """How often it has worked."""
     attempts: int = 0
     """The same, with the work that was lost."""
+    lost: int = 0
+    """How many pieces of work were lost since the last that was not."""
     seen: Moment = NEVER_SEEN
     """When it last began to work."""
     newest: dict[int, Received] = field(default_factory=dict)
@@ -106,10 +115,22 @@ def work(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
             break
         with port.busy(leaves_ns - now.ns, "lost work"):
             pass
+        note_lost(port, study, state)
+    state.lost = 0
     port.round = state.round + 1
     with port.busy(work_ns):
         state.you = step(study, port.name, state.you, task, declared)
     worked(port, state, task)
+
+
+def note_lost(port: PeerPort, study: Study, state: PeerState) -> None:
+    """Work was lost again. Raises TimeIsOver when the run ends before the next try, RunFailed when that has no end."""
+    state.lost += 1
+    limit_s = study.description.run.stop.simulated_s
+    if limit_s is not None and seconds(port.now_ns) >= limit_s:
+        raise TimeIsOver
+    if state.lost >= MOST_LOST:
+        raise RunFailed(port.name, f"has left {state.lost} times in a row before its work was done")
 
 
 def worked(port: PeerPort, state: PeerState, task: Task) -> None:

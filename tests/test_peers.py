@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from nodes.sequential import run_sequentially
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, RunFailed
 from pflsim.spec import validate
 from pflsim.study import Study
 from tests.accidents import kill
 from tests.launching import Launched, description, launcher, run_here
+from tests.test_chaos import shuffled
 from tests.test_failures import failed
 from tests.test_peers_chaos import ENGINES
 
@@ -122,3 +123,19 @@ def test_a_method_for_peers_without_a_graph_is_refused() -> None:
     tables = {key: value for key, value in peers().items() if key != "topology"}
     with pytest.raises(DescriptionError, match="needs a graph"):
         Study(validate(tables), RUN)
+
+
+def test_who_never_stays_long_enough_for_its_work_ends_with_the_run_or_is_named() -> None:
+    away = {"availability": {"kind": "markov", "on_s": 0.05, "off_s": 0.02}, "devices__flops_per_second": 1e3}
+    told = run_sequentially(Study(validate(peers(run__stop={"simulated_s": 1.0}, **away)), RUN)).finished()
+    assert told["rounds"] == 0 and 1.0 <= told["simulated_s"] < 2.0
+    with pytest.raises(RunFailed, match="has left 1000 times in a row before its work was done"):
+        run_sequentially(Study(validate(peers("pairs", **away)), RUN))
+
+
+def test_what_comes_after_the_end_is_not_taken_however_much_it_is() -> None:
+    """Fast devices and slow links: whole runs of models are under way when everybody has finished."""
+    tables = peers("asynchronous", run__rounds=40, links="4g", devices="workstation", topology={"name": "full"})
+    found = run_sequentially(Study(validate(tables), RUN)).finished()
+    for order in range(2):
+        assert shuffled(tables, order)["trace_digest"] == found["trace_digest"]

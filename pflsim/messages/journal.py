@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgpack
 
-_REMEMBERED = 16
-"""So many of the last events are remembered: more than one piece of work has."""
+_REMEMBERED = 1024
+"""So many of the last events are remembered: more than one piece of work has, or than a peer can be ahead by."""
 
 
 class Recorder(Protocol):

@@ -165,9 +165,10 @@ class Reports:
         self._new_sent, self._acknowledged_ns = {}, {}
         return facts
 
-    def was_licensed(self) -> None:
-        """What it wanted it has; if it wants something again, that is new."""
-        self._last = self._last[0], False
+    def was_licensed(self, until_ns: int) -> None:
+        """What it wanted it has, unless it was an older report that this answers; what it wants again is new."""
+        if until_ns >= self._last[0]:
+            self._last = self._last[0], False
 
     def _is_believed_to_act_ns(self) -> int:
         woken_ns = min(self._acknowledged_ns.values(), default=FAR_NS) + self._latency_ns

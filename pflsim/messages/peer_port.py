@@ -131,7 +131,7 @@ class PeerPort(Port):
             self._reports.asked_until_ns = max(self._reports.asked_until_ns, until_ns)
         else:
             self._inbox.licensed_ns = max(self._inbox.licensed_ns, until_ns)
-            self._reports.was_licensed()
+            self._reports.was_licensed(until_ns)
         self._tell("received", message, sizes, self.clock.now_ns())
         return True
 

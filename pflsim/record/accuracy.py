@@ -115,7 +115,7 @@ def over_rounds(reader: Reader, model: str | None = None, split: str = "test") -
 
 
 def _among_peers(reader: Reader, model: str | None, split: str) -> list[Point]:
-    """The accuracy of every peer's last evaluation by a moment, for a moment whenever as many were made as there are peers.
+    """The accuracy of every peer's last evaluation by a moment, whenever as many were made as there are peers.
 
     The first moment is when the last peer was evaluated for the first time, so that nobody is left out; the last one
     is that of the last evaluation. `round` is the mean over peers of the rounds that are evaluated, rounded down.

@@ -75,7 +75,7 @@ class _Inflow:
     def _step(self, deadline_ns: float) -> bool:
         """Go on to the next event, if there is one by `deadline_ns`."""
         if not self.flows:
-            if not self.waiting:
+            if not self.waiting or self.waiting[0][0] > deadline_ns:
                 return False
             self.origin_ns, self.now = self.waiting[0][0], 0.0
         level = self._level()
