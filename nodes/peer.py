@@ -105,11 +105,12 @@ def _finish(port: PeerPort, study: Study, number: int, state: PeerState, stopped
             port.send(study.names[other], BYE, round=state.round)
     port.post()
     port.send(COORDINATOR, FINISHED, facts={"rounds": state.round, "stopped": stopped, "sent": port.all_sent})
+    port.has_finished = True
     waits_on = "control" if state.answer is None else None  # who answers nobody takes in all that came when all is over
     while (message := port.recv(waits_on)).kind != STOP:
         state.serve(port, study, number, message)
     stopped_ns = port.asked_ns
-    while (late := port.recv_within(max(0, stopped_ns - port.now_ns), "data")) is not None:
+    for late in port.what_came_by(stopped_ns):
         state.serve(port, study, number, late)
     shown = flat(study.method.peer_shows(state.you))
     if study.description.record.consensus and len(study.names) * len(shown) <= MOST_TOLD:

@@ -104,3 +104,12 @@ def test_a_deadline_is_what_it_takes_where_messages_get_lost() -> None:
     tables = tables_of("sync", fault=[{"kind": "lose", "probability": 0.3}])
     with pytest.raises(Exception, match="deadline_s"):
         Study(validate(tables), RUN)
+
+
+@pytest.mark.parametrize("engine", ["asynchronous", "pairs", "deadline", "half"])
+def test_who_has_not_heard_yet_that_the_run_begins_holds_up_the_others(engine: str) -> None:
+    """On narrow links with fast devices the first models are there before the slowest has begun."""
+    tables = tables_of(engine, topology="full", algorithm="dpsgd", links=NARROW["narrow"])
+    tables = tables | {"devices": tables["devices"] | {"flops_per_second": 1e9}}
+    tables = tables | {"run": tables["run"] | {"stop": {"simulated_s": 0.05}}}
+    assert_same_in_all_orders(tables)

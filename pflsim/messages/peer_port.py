@@ -37,6 +37,8 @@ class PeerPort(Port):
         self.takes = wire.TAKEN_BY_PEER
         self.awaits = ""
         """What this peer waits for, in words; empty if it may go on waiting as long as anybody is at work."""
+        self.has_finished = False
+        """Whether it will say nothing more by itself."""
         self._reports = Reports(least_latency_ns)
         self._stop: tuple[Message, list[Any], Sizes] | None = None
         """That all have finished; it is taken when all that they have sent to this peer has come."""
@@ -68,6 +70,11 @@ class PeerPort(Port):
         self._journal.event(self.clock.now_ns(), "busy", what)
         self._journal.tell("spans", self.name, what, began_ns, self.clock.now_ns(), self.round)
 
+    def what_came_by(self, until_ns: int) -> Iterator[Message]:
+        """What has come by a simulated time and was not taken, without waiting for it."""
+        while (message := self._await("data", until_ns, works=True)) is not None:
+            yield message
+
     # what a carrier calls
 
     def deliver(self, message: Message, stamp: list[Any], sizes: Sizes) -> bool:
@@ -87,8 +94,10 @@ class PeerPort(Port):
 
     def report(self) -> bool:
         """Tell the arbiter when this peer could go on, if that is news that somebody waits for; whether it was."""
+        if self._wanted not in (None, "data"):  # it waits for the word to begin, or that all have finished
+            return self._report(FAR_NS if self.has_finished else self.clock.now_ns(), wants=False)
         next_ns = self.next_event_ns()
-        if next_ns is None or self._wanted not in (None, "data"):
+        if next_ns is None:
             return self._report(FAR_NS, wants=False)
         return self._report(max(next_ns, self.clock.now_ns()), wants=True)
 
