@@ -180,7 +180,7 @@ HERE = "tests.test_wrong_inputs"
         ("topology__name", f"{HERE}:no_graph", "must make a ndarray, not a int"),
         ("data__partition", {"name": f"{HERE}:no_partition"}, "must make a Partition or Draw or list or tuple, not"),
         ("algorithm__name", "os:getcwd", "algorithm.name = 'os:getcwd': has no client_init"),
-        ("schedule__kind", "os:getcwd", "schedule.kind = 'os:getcwd': must be one of deadline, "),
+        ("schedule__kind", "os:getcwd", "schedule.kind = 'os:getcwd': must be one of asynchronous, "),
     ],
 )
 def test_what_a_user_names_may_be_anything_and_is_refused_with_the_reason(key: str, name: object, said: str) -> None:
