@@ -209,15 +209,9 @@ def test_so_it_is_when_messages_never_arrive(seed: int, links: str, fault: str, 
     assert_same(shuffled(tables, seed), tables)
 
 
-KNOWN = "a partial answer that is given up when its client leaves may begin before what is settled: not mended yet"
-IN_MORE_ORDERS = [
-    pytest.param(one, marks=pytest.mark.xfail(reason=KNOWN)) if one == "partial" else one for one in ENGINES
-]
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", IN_MORE_ORDERS)
+@pytest.mark.parametrize("engine", ENGINES)
 def test_so_it_is_in_more_orders_and_on_lossy_links(engine: str) -> None:
     """`PFLSIM_ORDERS` says in how many."""
     for fault in FAULTS.values():

@@ -366,6 +366,28 @@ def test_a_message_from_the_settled_past_is_refused_under_the_virtual_clock() ->
         server.deliver(message, stamp, (0, 0, 0))
 
 
+def test_a_void_answer_is_refused_as_that_though_all_before_it_came_is_settled() -> None:
+    """c000's work is cancelled before its answer can leave; the other's answer, which comes later, is taken first."""
+    server, client, told = pair("c001")
+    server.send("c000", WORK, work_id=1)
+    server.send("c001", WORK, work_id=2)
+    server.finish()
+    with client.busy(5_000_000):
+        pass
+    client.send("server", RESULT, work_id=1)
+    void = last_posted(client)
+    server.cancel("c000", 1)
+    other = Port("c001", RUN, VirtualClock(), client._links, Alone(), told)
+    with other.busy(40_000_000):
+        pass
+    other.send("server", RESULT, work_id=2)
+    deliver(server, last_posted(other))
+    server._inbox._silent["data"].clear()
+    assert server.recv().work_id == 2
+    assert deliver(server, void)
+    assert [fact[1] for fact in dropped(told)] == ["cancelled"]
+
+
 # who waits for whom
 
 

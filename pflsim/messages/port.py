@@ -280,13 +280,13 @@ class Port:
         source = (message.sender, message.channel)
         if message.sequence <= self._seen.get(source, 0):
             return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
-        flight = self._flight(message, stamp)  # may refuse it, so nothing must have changed before
-        if self._inbox.is_void(message, stamp[0]):
+        if self._inbox.is_void(message, stamp[0]):  # whenever it comes: nobody takes it, so it need not come in order
             self._seen[source] = message.sequence
             self._inbox.forgive(message.sender, wire.INSTEAD.get(message.kind, message.kind), message.work_id)
             self._inbox.forget_before(message.sender, message.work_id)
             self._refuse_void(message, sizes)
             return True
+        flight = self._flight(message, stamp)  # may refuse it, so nothing must have changed before
         if message.kind == wire.PROMISE:
             return self._take_promise(message, sizes)
         if message.kind in wire.ANSWERS and not self._inbox.settle(message):
