@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "stragglers",
     "topology",
     "learning.simplex",
+    "moreau",
     "learning.loss",
     "learning.vector",
     "learning.task",

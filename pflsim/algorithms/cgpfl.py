@@ -45,10 +45,10 @@ from pflsim.clustering.kmeans import flops, kmeans
 from pflsim.clustering.labels import NONE, aligned, nearest
 from pflsim.clustering.uploads import last_uploads, remember
 from pflsim.errors import DescriptionError
-from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_number, require_stable
-from pflsim.learning.task import Task, Training, Work
+from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_number
+from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import average
-from pflsim.learning.whole_data import smoothness
+from pflsim.moreau import Moreau
 
 _PAPERS_LAMBDA = 12.0
 
@@ -76,49 +76,27 @@ class CGPFL:
     mixes: ClassVar[bool] = False
 
     def check(self, federation: Federation) -> list[str]:
-        training = federation.training
         _check_ranges(self)
-        for name in ("momentum", "weight_decay"):
-            if getattr(training, name):
-                reason = "cgpfl has steps of its own: set it to 0 (algorithm.mu is the weight decay of theta)"
-                raise DescriptionError(f"training.{name}", getattr(training, name), reason)
-        lam, warnings = _lambda(self, training), []
+        warnings = self._envelope.check(federation.training, beta_is_eta_lambda=self.outer == "lambda")
         if len(federation.clients) < self.K:
             warnings.append(f"algorithm.K = {self.K}: no more than {len(federation.clients)} clients have contexts")
-        if self.outer == "lambda":
-            factor = training.step_size * lam
-            warnings += require_stable("algorithm.lam", lam, factor, "eta lambda", self.allow_unstable)
-        if self.lam is None and lam < _PAPERS_LAMBDA:
-            warnings.append(f"algorithm.lam is {lam:.4g} = 1 / eta, as the paper's {_PAPERS_LAMBDA:g} would overshoot")
-        if self.eta_p is not None:
-            factor = self.eta_p * (lam + self.mu)
-            formula = "eta_p (lambda + mu), before L is added,"
-            warnings += require_stable("algorithm.eta_p", self.eta_p, factor, formula, self.allow_unstable)
         return warnings
 
     def client_init(self, client: Client) -> Tensors:
-        eta_p, w0 = self.eta_p, client.initial
-        if eta_p is None:
-            L = smoothness(client.task, w0, client.rng("smoothness"))
-            eta_p = 1.0 / max(10.0, L + _lambda(self, client.training))
-        return {"theta": w0, "w": w0, "eta_p": torch.tensor(eta_p, dtype=torch.float64)}
+        return self._envelope.begin(client)
 
     def client_work(self, task: Task, down: Tensors) -> Work:
         return task.work(passes=self.inner_steps)
 
     def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
-        w = down["omega"]
-        theta = you["theta"] if self.theta_init == "persist" else w
-        eta_p, lam = float(you["eta_p"]), _lambda(self, task.training)
-        beta = task.step_size * lam if self.outer == "lambda" else 2.0 * task.step_size / int(down["N"])
-        for batch in task.batches(task.steps):
-            if self.theta_init == "step":
-                theta = w
-            for _ in range(self.inner_steps):
-                slope = task.grad(theta, batch).add_(theta - w, alpha=lam).add_(theta, alpha=self.mu)
-                theta = theta.add(slope, alpha=-eta_p)
-            w = w - beta * (w - theta)
-        return {**you, "theta": theta, "w": w}, {"w": w}
+        beta = None if self.outer == "lambda" else 2.0 * task.step_size / int(down["N"])
+        you = self._envelope.descend(you, down["omega"], task, beta)
+        return you, {"w": you["w"]}
+
+    @property
+    def _envelope(self) -> Moreau:
+        shared = (self.inner_steps, self.eta_p, self.mu, self.theta_init, self.allow_unstable)
+        return Moreau("cgpfl", self.lam, _PAPERS_LAMBDA, *shared)
 
     def server_init(self, federation: Federation) -> Tensors:
         labels = torch.full((len(federation.clients),), NONE)
@@ -204,21 +182,8 @@ class CGPFL:
         return {**all, "omega": torch.stack(omega), "labels": torch.from_numpy(labels), "changed": changed}
 
 
-def _lambda(method: CGPFL, training: Training) -> float:
-    """The setting, or what stands for it where it is left out."""
-    if method.lam is not None:
-        return method.lam
-    return _PAPERS_LAMBDA if training.step_size * _PAPERS_LAMBDA <= 1.0 else 1.0 / training.step_size
-
-
 def _check_ranges(method: CGPFL) -> None:
     require_number("algorithm.K", method.K, 1)
-    require_number("algorithm.inner_steps", method.inner_steps, 1)
-    require_number("algorithm.mu", method.mu, 0)
-    if method.lam is not None:
-        require_number("algorithm.lam", method.lam, 0)
-    if method.eta_p is not None:
-        require_number("algorithm.eta_p", method.eta_p, 0, above=True)
     if not 0.0 <= method.alpha <= 1.0 and not method.allow_unstable:
         raise DescriptionError("algorithm.alpha", method.alpha, "must be from 0 to 1")
     if not 0.0 < method.first_share <= 1.0:

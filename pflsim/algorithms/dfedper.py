@@ -22,7 +22,6 @@ Stability: that of SGD; the mixing is a convex combination, whatever the graph.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 
@@ -41,7 +40,7 @@ class DFedPer:
     def check(self, federation: Federation) -> list[str]:
         if federation.topology is None:
             raise DescriptionError("topology", None, "dfedper needs a graph between the peers, such as ring or regular")
-        layers = len(_layers(federation.layout))
+        layers = len(federation.layout.layers)
         if not 0 <= self.personal_layers <= layers:
             raise DescriptionError("algorithm.personal_layers", self.personal_layers, f"must be from 0 to {layers}")
         if self.personal_layers == layers:
@@ -73,16 +72,9 @@ class DFedPer:
 
     def _split(self, layout: Layout) -> int:
         """Where the head begins in a vector [d]."""
-        layers = _layers(layout)
-        shared = sum(layers[: len(layers) - self.personal_layers])
-        return (*layout.offsets, layout.dimension)[shared]
+        return layout.begin_of_last(self.personal_layers)
 
 
 def _joined(you: Tensors) -> torch.Tensor:
     """The whole vector [d]."""
     return torch.cat([you["base"], you["head"]])
-
-
-def _layers(layout: Layout) -> list[int]:
-    """How many parameters (tensors) each layer has, in order."""
-    return [len(list(names)) for _, names in groupby(layout.names, lambda name: name.rpartition(".")[0])]

@@ -26,12 +26,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
 from pflsim.errors import DescriptionError
-from pflsim.federation import Client, Federation, Neighbour, Round, Tensors, pulled, require_number, require_stable
-from pflsim.learning.task import Task, Training, Work
-from pflsim.learning.whole_data import smoothness
+from pflsim.federation import Client, Federation, Neighbour, Round, Tensors, pulled
+from pflsim.learning.task import Task, Work
+from pflsim.moreau import Moreau
 
 PAPERS_LAMBDA = 15.0
 
@@ -50,47 +48,18 @@ class DPFedMe:
     allow_unstable: bool = False
 
     def check(self, federation: Federation) -> list[str]:
-        training = federation.training
         if federation.topology is None:
             raise DescriptionError("topology", None, "dpfedme needs a graph between the peers, such as ring or regular")
-        self._check_ranges()
-        for name in ("momentum", "weight_decay"):
-            if getattr(training, name):
-                reason = "dpfedme has steps of its own: set it to 0 (algorithm.mu is the weight decay of theta)"
-                raise DescriptionError(f"training.{name}", getattr(training, name), reason)
-        lam = self._lam(training)
-        warnings = require_stable("algorithm.lam", lam, training.step_size * lam, "eta lambda", self.allow_unstable)
-        if self.lam is None and lam < PAPERS_LAMBDA:
-            warnings.append(f"algorithm.lam is {lam:.4g} = 1 / eta, as pFedMe's {PAPERS_LAMBDA:g} would overshoot")
-        if self.eta_p is not None:
-            factor = self.eta_p * (lam + self.mu)
-            formula = "eta_p (lambda + mu), before L is added,"
-            warnings += require_stable("algorithm.eta_p", self.eta_p, factor, formula, self.allow_unstable)
-        return warnings
+        return self._envelope.check(federation.training)
 
     def client_init(self, client: Client) -> Tensors:
-        eta_p = self.eta_p
-        if eta_p is None:
-            L = smoothness(client.task, client.initial, client.rng("smoothness"))
-            eta_p = 1.0 / max(10.0, L + self._lam(client.training))
-        w0 = client.initial
-        return {"w": w0, "theta": w0, "eta_p": torch.tensor(eta_p, dtype=torch.float64)}
+        return self._envelope.begin(client)
 
     def client_work(self, task: Task, down: Tensors) -> Work:
         return task.work(passes=self.inner_steps)
 
     def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
-        w = you["w"]
-        theta = you["theta"] if self.theta_init == "persist" else w
-        eta_p, lam = float(you["eta_p"]), self._lam(task.training)
-        for batch in task.batches(task.steps):
-            if self.theta_init == "step":
-                theta = w
-            for _ in range(self.inner_steps):
-                slope = task.grad(theta, batch).add_(theta - w, alpha=lam).add_(theta, alpha=self.mu)
-                theta = theta.add(slope, alpha=-eta_p)
-            w = w - task.step_size * lam * (w - theta)
-        return {**you, "w": w, "theta": theta}, {}
+        return self._envelope.descend(you, you["w"], task), {}
 
     def peer_shows(self, you: Tensors) -> Tensors:
         return {"w": you["w"]}
@@ -102,15 +71,7 @@ class DPFedMe:
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> Tensors:
         return {"personalised": you["theta"], "global": you["w"]}
 
-    def _lam(self, training: Training) -> float:
-        if self.lam is not None:
-            return self.lam
-        return PAPERS_LAMBDA if training.step_size * PAPERS_LAMBDA <= 1.0 else 1.0 / training.step_size
-
-    def _check_ranges(self) -> None:
-        require_number("algorithm.inner_steps", self.inner_steps, 1)
-        require_number("algorithm.mu", self.mu, 0)
-        if self.lam is not None:
-            require_number("algorithm.lam", self.lam, 0)
-        if self.eta_p is not None:
-            require_number("algorithm.eta_p", self.eta_p, 0, above=True)
+    @property
+    def _envelope(self) -> Moreau:
+        shared = (self.inner_steps, self.eta_p, self.mu, self.theta_init, self.allow_unstable)
+        return Moreau("dpfedme", self.lam, PAPERS_LAMBDA, *shared)

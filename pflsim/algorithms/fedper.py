@@ -22,7 +22,6 @@ Evaluated: `personalised` is (base, head_i).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal
 
 import torch
@@ -41,7 +40,7 @@ class FedPer:
     weights: Literal["samples", "uniform"] = "samples"  # p_i
 
     def check(self, federation: Federation) -> list[str]:
-        layers = len(_layers(federation.layout))
+        layers = len(federation.layout.layers)
         if not 0 <= self.personal_layers <= layers:
             raise DescriptionError("algorithm.personal_layers", self.personal_layers, f"must be from 0 to {layers}")
         if self.personal_layers == layers:
@@ -94,16 +93,9 @@ class FedPer:
 
     def _split(self, layout: Layout) -> int:
         """Where the head begins in a vector [d]."""
-        layers = _layers(layout)
-        shared = sum(layers[: len(layers) - self.personal_layers])
-        return (*layout.offsets, layout.dimension)[shared]
+        return layout.begin_of_last(self.personal_layers)
 
 
 def _joined(base: Tensors, head: Tensors) -> torch.Tensor:
     """The whole vector [d]."""
     return torch.cat([*base.values(), *head.values()])
-
-
-def _layers(layout: Layout) -> list[int]:
-    """How many parameters (tensors) each layer has, in order."""
-    return [len(list(names)) for _, names in groupby(layout.names, lambda name: name.rpartition(".")[0])]

@@ -34,13 +34,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
-from pflsim.errors import DescriptionError
-from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_number, require_stable
-from pflsim.learning.task import Task, Training, Work
+from pflsim.federation import Answer, Client, Federation, Round, Tensors, mixed, moved, require_number
+from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import average
-from pflsim.learning.whole_data import smoothness
+from pflsim.moreau import Moreau
 
 PAPERS_LAMBDA = 15.0
 
@@ -61,48 +58,21 @@ class PFedMe:
     allow_unstable: bool = False
 
     def check(self, federation: Federation) -> list[str]:
-        training = federation.training
-        self._check_ranges()
-        for name in ("momentum", "weight_decay"):
-            if getattr(training, name):
-                reason = "pfedme has steps of its own: set it to 0 (algorithm.mu is the weight decay of theta)"
-                raise DescriptionError(f"training.{name}", getattr(training, name), reason)
-        lam = self._lam(training)
-        warnings = require_stable("algorithm.lam", lam, training.step_size * lam, "eta lambda", self.allow_unstable)
-        if self.lam is None and lam < PAPERS_LAMBDA:
-            warnings.append(f"algorithm.lam is {lam:.4g} = 1 / eta, as the paper's {PAPERS_LAMBDA:g} would overshoot")
-        if self.eta_p is not None:
-            factor = self.eta_p * (lam + self.mu)
-            formula = "eta_p (lambda + mu), before L is added,"
-            warnings += require_stable("algorithm.eta_p", self.eta_p, factor, formula, self.allow_unstable)
-        return warnings
+        require_number("algorithm.beta", self.beta, 0, above=True)
+        return self._envelope.check(federation.training)
 
     def participants(self, all: Tensors, round: Round, drawn: Sequence[int]) -> Sequence[int]:
         return round.federation.clients if self.train_all else drawn
 
     def client_init(self, client: Client) -> Tensors:
-        eta_p = self.eta_p
-        if eta_p is None:
-            L = smoothness(client.task, client.initial, client.rng("smoothness"))
-            eta_p = 1.0 / max(10.0, L + self._lam(client.training))
-        w0 = client.initial
-        return {"theta": w0, "w": w0, "eta_p": torch.tensor(eta_p, dtype=torch.float64)}
+        return self._envelope.begin(client)
 
     def client_work(self, task: Task, down: Tensors) -> Work:
         return task.work(passes=self.inner_steps)
 
     def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
-        w = down["x"]
-        theta = you["theta"] if self.theta_init == "persist" else w
-        eta_p, lam = float(you["eta_p"]), self._lam(task.training)
-        for batch in task.batches(task.steps):
-            if self.theta_init == "step":
-                theta = w
-            for _ in range(self.inner_steps):
-                slope = task.grad(theta, batch).add_(theta - w, alpha=lam).add_(theta, alpha=self.mu)
-                theta = theta.add(slope, alpha=-eta_p)
-            w = w - task.step_size * lam * (w - theta)
-        return {**you, "theta": theta, "w": w}, {"w": w}
+        you = self._envelope.descend(you, down["x"], task)
+        return you, {"w": you["w"]}
 
     def server_init(self, federation: Federation) -> Tensors:
         return {"x": federation.initial}
@@ -131,16 +101,7 @@ class PFedMe:
     def server_work(self, federation: Federation, answers: Sequence[Answer]) -> float:
         return 2.0 * len(federation.initial) * len(answers)
 
-    def _lam(self, training: Training) -> float:
-        if self.lam is not None:
-            return self.lam
-        return PAPERS_LAMBDA if training.step_size * PAPERS_LAMBDA <= 1.0 else 1.0 / training.step_size
-
-    def _check_ranges(self) -> None:
-        require_number("algorithm.inner_steps", self.inner_steps, 1)
-        require_number("algorithm.mu", self.mu, 0)
-        require_number("algorithm.beta", self.beta, 0, above=True)
-        if self.lam is not None:
-            require_number("algorithm.lam", self.lam, 0)
-        if self.eta_p is not None:
-            require_number("algorithm.eta_p", self.eta_p, 0, above=True)
+    @property
+    def _envelope(self) -> Moreau:
+        shared = (self.inner_steps, self.eta_p, self.mu, self.theta_init, self.allow_unstable)
+        return Moreau("pfedme", self.lam, PAPERS_LAMBDA, *shared)

@@ -13,7 +13,7 @@ at 64 bytes.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from math import prod
 
 import numpy as np
@@ -46,6 +46,16 @@ class Layout:
     def offsets(self) -> tuple[int, ...]:
         """Where each parameter starts."""
         return tuple(accumulate((prod(shape) for shape in self.shapes[:-1]), initial=0))
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """How many parameters (tensors) each layer has, in order."""
+        return tuple(len(list(names)) for _, names in groupby(self.names, lambda name: name.rpartition(".")[0]))
+
+    def begin_of_last(self, layers: int) -> int:
+        """Where in a vector [d] the last so many layers begin; d for none of them."""
+        others = sum(self.layers[: len(self.layers) - layers])
+        return (*self.offsets, self.dimension)[others]
 
     def span(self, name: str) -> slice:
         """The slice of the vector that holds parameter `name`; raises ValueError for an unknown name."""
