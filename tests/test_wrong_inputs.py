@@ -382,7 +382,7 @@ def test_fedu_normalised_moves_as_far_as_eta_r_over_lambda_max_says() -> None:
 @pytest.mark.parametrize(("step_size", "lam"), [(0.01, 15.0), (1 / 15, 15.0), (0.3, 1 / 0.3)])
 def test_pfedme_without_lambda_takes_the_papers_unless_it_would_overshoot(step_size: float, lam: float) -> None:
     found = Study(validate(description(algorithm={"name": "pfedme"}, training__step_size=step_size)), b"8 bytes.")
-    assert found.method._lam(found.training) == pytest.approx(lam)
+    assert found.method._envelope.strength(found.training) == pytest.approx(lam)
     assert bool(found.warnings) == (lam < 15.0)
 
 
