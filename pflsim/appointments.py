@@ -17,8 +17,8 @@ _NO_TIME_NS = -1
 class Appointments:
     """The appointments of the peers with these `names` on a topology, under a schedule.
 
-    Of faults only what is dated in rounds is known beforehand: who is down in a round sits it out, and a partition takes
-    its edges out of the graph.
+    Of faults only what is dated in rounds is known beforehand: who is down in a round sits it out, and a partition
+    takes its edges out of the graph.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Appointments:
         return tuple(np.flatnonzero(self._graph(round)[peer]).tolist())
 
     def is_active(self, peer: int, round: int) -> bool:
-        """Whether `peer` takes part in its round: each does with the schedule's probability, drawn anew, if it is up."""
+        """Whether `peer` takes part in its round: each that is up does with the schedule's probability."""
         return bool(self._active(round)[peer])
 
     def of_round(self, peer: int, round: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

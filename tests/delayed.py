@@ -1,6 +1,6 @@
 """Methods whose processes send and take every message after a random while, from no seed at all.
 
-The mailroom is slowed down where this file is imported with `PFLSIM_TEST_DELAY_S` in the environment, the longest delay.
+Importing this file with `PFLSIM_TEST_DELAY_S` in the environment, the longest delay, slows down the mailroom.
 """
 
 import os

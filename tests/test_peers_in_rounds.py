@@ -1,4 +1,4 @@
-"""Faults that are dated in rounds, without a server: rounds are each peer's own, and everybody knows them of everybody."""
+"""Faults that are dated in rounds, without a server: rounds are each peer's own, and everybody knows who is cut off."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Real processes on a busy machine, each of whose messages takes a random while: the sequential driver's bits each time.
+"""Real processes on a busy machine, whose messages take a random while: the sequential driver's bits each time.
 
 `PFLSIM_ORDERS` says how often each run is repeated.
 """
