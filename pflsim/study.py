@@ -6,7 +6,7 @@ A host builds it once; every process that it forks finds it in memory. Nothing h
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
@@ -98,6 +98,8 @@ class Study:
         )
         self._check_losses()
         self._check_presence()
+        if self.devices.power and not description.record.spans:
+            raise DescriptionError("record.spans", False, "must be true where devices.power is to be told as energy")
         with reported_at(description.algorithm.at):
             self.warnings += self._checked(self.method)
         if self.is_for_peers:
@@ -308,6 +310,7 @@ class Study:
                 **graph,
             },
             "hub": self.hub,
+            "watts": {actor: list(astuple(power)) for actor, power in self.devices.power.items()},
             "cohort": self.schedule.size(run.clients),
             "down_bytes": _bytes(self._first_down()),
             "warnings": self.warnings,

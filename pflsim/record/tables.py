@@ -32,6 +32,12 @@ TABLES: dict[str, dict[str, str]] = {
         "rejected": "INTEGER",  # were not finite
         "gone": "INTEGER",  # came back without: they were away meanwhile
     },
+    "energy": {  # written once, at the end, of those whose `devices.power` is known
+        "actor": "TEXT",
+        "computing_j": "REAL",
+        "sending_j": "REAL",
+        "idle_j": "REAL",
+    },
     "steps": {  # of peers, each of which has rounds of its own; `rounds` has what all of them have done
         "round": "INTEGER",
         "client": "INTEGER",
@@ -129,6 +135,7 @@ ORDER = {
     "clients": "client",
     "rounds": "round",
     "steps": "round, client",
+    "energy": "rowid",
     "evaluations": "round, client, rowid",
     "messages": "sender, channel, sequence",
     "sent": "sender, channel, sequence",
