@@ -310,7 +310,7 @@ class Study:
             "cohort": self.schedule.size(run.clients),
             "down_bytes": _bytes(self._first_down()),
             "warnings": self.warnings,
-            "effective": effective(self.description) | {"versions": _versions()},
+            "effective": effective(self.description) | {"versions": versions()},
         }
 
     def _server_state(self) -> Tensors:
@@ -557,7 +557,7 @@ def _bytes(tensors: Tensors) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """What ran it, as far as the bits depend on it: `torch` is its build, `cpu_capability` the instructions it uses."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
