@@ -331,9 +331,12 @@ def _cell(file: SweepFile, row: Row, column: Column, combination: Settings) -> C
     return Cell(row, column.name, tables, tuple(_product(row.tune)) if row.tune else (), figure)
 
 
-def told_at(row: str, column: str, problem: DescriptionError) -> DescriptionError:
-    """The same problem, named by the cell that has it."""
-    return DescriptionError(f'row "{row}", column "{column}": {problem.key}', problem.value, problem.expected)
+def told_at(
+    row: str, column: str, problem: DescriptionError, settings: Mapping[str, Any] | None = None
+) -> DescriptionError:
+    """The same problem, named by the cell that has it, and by the trial."""
+    tried = f", tuned to {in_words(settings)}" if settings else ""
+    return DescriptionError(f'row "{row}", column "{column}"{tried}: {problem.key}', problem.value, problem.expected)
 
 
 def _check_tuning(sweep: Sweep) -> None:
@@ -364,15 +367,15 @@ def _check_cells(sweep: Sweep) -> None:
         raise DescriptionError("sweep", runs, f"is more than {_MOST_RUNS} runs for each seed")
     tuning = sweep.file.tuning
     for cell in sweep.cells:
-        try:
-            for settings in cell.trials:
-                effective(cell.trial(tuning.seeds[0], settings, tuning.validation))
-            for settings in cell.trials or ({},):
+        for settings in cell.trials or ({},):
+            try:
                 reported = cell.described(sweep.seeds[0], settings)
                 effective(reported)
                 _require_validation(sweep, reported)
-        except DescriptionError as problem:
-            raise told_at(*cell.at, problem) from problem
+                if cell.trials:
+                    effective(cell.trial(tuning.seeds[0], settings, tuning.validation))
+            except DescriptionError as problem:
+                raise told_at(*cell.at, problem, settings) from problem
 
 
 def _require_validation(sweep: Sweep, reported: Description) -> None:

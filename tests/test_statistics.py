@@ -36,7 +36,7 @@ def test_one_seed_gives_a_difference_and_no_interval() -> None:
 
 
 def test_a_method_beside_itself_does_not_differ() -> None:
-    same = {seed: 0.9 for seed in range(6)}
+    same = dict.fromkeys(range(6), 0.9)
     found = paired_difference(same, same)
     assert found is not None and not found.excludes_zero and found.p_value == 1.0 and found.rank_p_value == 1.0
 

@@ -35,17 +35,18 @@ class Sweeping:
         self._done = 0
 
     def survey(self) -> None:
-        """Build the study of each cell that has runs to make: its data must be there, and its memory is estimated.
+        """Build the study of every run that is to be made, but for its seed: its memory is estimated, too.
 
-        Raises DescriptionError, with the cell's name.
+        Raises DescriptionError, with the name of the cell, for what the data or the method refuse.
         """
         for cell in self._cells:
-            if missing := self._plan.missing(cell):
+            tried: dict[str, Planned] = {repr(run.settings): run for run in reversed(self._plan.missing(cell))}
+            for run in tried.values():
                 try:
-                    description = missing[0].description
-                    self._memory[cell.at] = memory_bytes(description, Study(description, b"sweep"))
+                    needed_bytes = memory_bytes(run.description, Study(run.description, b"sweep"))
                 except DescriptionError as problem:
-                    raise told_at(*cell.at, problem) from problem
+                    raise told_at(*cell.at, problem, run.settings) from problem
+                self._memory[cell.at] = max(needed_bytes, self._memory.get(cell.at, 0))
 
     def run(self, on_ended: Callable[[], None]) -> None:
         """Make all runs; `on_ended` is called after each. Raises KeyboardInterrupt, when nothing is left running."""
