@@ -1,4 +1,4 @@
-"""The command line: `pflsim run`, `check`, `sweep`, `explain`, `verify`, `retime`, `list`.
+"""The command line: `pflsim run`, `check`, `sweep`, `compare`, `explain`, `verify`, `retime`, `list`.
 
 Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupted.
 """
@@ -158,6 +158,27 @@ def sweep(
         check_sweep(description, options)
     elif not sweep(description, options):
         sys.exit(FAILED)
+
+
+@pflsim.command()
+@click.argument("places", nargs=-1, required=True, metavar="DIR|RUN.toml ...", type=click.Path(path_type=Path))
+@click.option("--baseline", metavar="METHOD", help="What the others are compared with; default: the first one.")
+@click.option("--target", type=float, metavar="ACCURACY", help="Also what it took to reach it, a fraction of 1.")
+@click.option("--seed", "seeds", multiple=True, type=int, help="Run the descriptions with this seed; may be repeated.")
+@click.option("--format", "form", type=click.Choice(["text", "csv", "markdown", "latex"]), default="text")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write every format and a picture into this folder.")
+def compare(
+    places: tuple[Path, ...],
+    baseline: str | None,
+    target: float | None,
+    seeds: tuple[int, ...],
+    form: str,
+    out: Path | None,
+) -> None:
+    """Compare methods over seeds: folders of runs, with those beside them, or of sweeps; or descriptions to be run."""
+    from launch.compare.command import compare_places
+
+    compare_places(places, baseline, target, seeds, form, out)
 
 
 @pflsim.command(name="list")

@@ -7,6 +7,7 @@ made across them. Differences are paired, for methods with the same seed see the
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -51,7 +52,7 @@ class Difference:
 
 
 def paired_difference(
-    ours: Mapping[int, float], theirs: Mapping[int, float], confidence: float = 0.95
+    ours: Mapping[Any, float], theirs: Mapping[Any, float], confidence: float = 0.95
 ) -> Difference | None:
     """`ours` less `theirs`, each by seed, over the seeds that both have; None if there is none."""
     common = sorted(ours.keys() & theirs.keys())

@@ -75,9 +75,10 @@ class Study:
         self._initials = [network.initial(stream(init, "init")) for network in self.networks]
         self.initial = self._initials[0]
         self.federation = self._federation()
+        # here, so that no process works it out again, and methods that pool the data can be paired with others
+        self._partition_digest = self.data.partition.digest
         if getattr(self.method, "pools", False):
             self._pool()
-        self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
         self._check_cohort()
         sizes = [len(part.train) for part in self.data.partition.parts]
         for network in self.networks:

@@ -24,7 +24,8 @@ from pflsim.spec import Description
 from pflsim.study import versions
 
 NOTE = "sweep.json"
-_PLACEMENT = ("name", "clients_per_process", "transport", "start", "patience_s")
+NOT_THE_RESULT = ("name", "clients_per_process", "transport", "start", "patience_s")
+"""Of `[run]`: what changes no result in simulated time."""
 _NOT_LEARNED = ("pflsim", "python")
 
 
@@ -32,7 +33,7 @@ def key_of(description: Description) -> str:
     """What a run depends on, as 16 hexadecimal digits; runs with the same key have the same results."""
     tables = effective(description)
     run = tables["run"]
-    left_out = _PLACEMENT if description.time.mode == "virtual" else ("name",)
+    left_out = NOT_THE_RESULT if description.time.mode == "virtual" else ("name",)
     tables["run"] = {key: value for key, value in run.items() if key not in left_out}
     tables["record"] = {key: value for key, value in tables["record"].items() if key not in ("plot", "trace")}
     made_of = {

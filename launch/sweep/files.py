@@ -128,8 +128,8 @@ def _run_row(plan: Plan, cache: Cache, run: Planned) -> dict[str, Any]:
 def markdown(plan: Plan) -> str:
     """The table, and below it what must be known to read it."""
     head, rows = wide_rows(plan)
-    lines = [f"# {plan.sweep.name}", "", _markdown_row(head), _markdown_row(["---"] + ["---:"] * (len(head) - 1))]
-    lines += [_markdown_row(row) for row in rows]
+    lines = [f"# {plan.sweep.name}", "", markdown_row(head), markdown_row(["---"] + ["---:"] * (len(head) - 1))]
+    lines += [markdown_row(row) for row in rows]
     lines += ["", *(f"- {line}" for line in how_it_was_made(plan))]
     for title, said in (("Trials", trials_in_words(plan)), ("What went wrong", what_went_wrong(plan))):
         lines += ["", f"## {title}", "", *(f"- {line}" for line in said)] if said else []
@@ -139,8 +139,8 @@ def markdown(plan: Plan) -> str:
 def latex(plan: Plan) -> str:
     """The table as a `tabular`; the names and notes are made safe for LaTeX."""
     head, rows = wide_rows(plan)
-    lines = [f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", "\\hline", _latex_row(head), "\\hline"]
-    lines += [*map(_latex_row, rows), "\\hline", "\\end{tabular}"]
+    lines = [f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", "\\hline", latex_row(head), "\\hline"]
+    lines += [*map(latex_row, rows), "\\hline", "\\end{tabular}"]
     said = [f"% {line}" for line in how_it_was_made(plan)]
     return "\n".join([*said, *lines]) + "\n"
 
@@ -192,7 +192,8 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
+def markdown_row(cells: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
@@ -200,8 +201,10 @@ _SAFE = {**{one: f"\\{one}" for one in "&%$#_{}"}, "\\": "\\textbackslash{}", "~
 _SAFE |= {"^": "\\textasciicircum{}", "±": "$\\pm$", "–": "--", "↳": "$\\hookrightarrow$"}
 
 
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join("".join(_SAFE.get(one, one) for one in cell) for cell in cells) + " \\\\"
+def latex_row(cells: Sequence[str], bold: int | None = None) -> str:
+    """A row of a `tabular`; the cell number `bold` is bold."""
+    safe = ["".join(_SAFE.get(one, one) for one in cell) for cell in cells]
+    return " & ".join(f"\\textbf{{{cell}}}" if place == bold else cell for place, cell in enumerate(safe)) + " \\\\"
 
 
 def _write(path: Path, text: str) -> None:
