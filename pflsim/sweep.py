@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
+from pflsim import catalogue
 from pflsim.effective import effective
 from pflsim.errors import DescriptionError
 from pflsim.spec import Description, Table, first_problem, override, override_value, read, validate
@@ -370,12 +371,23 @@ def _check_cells(sweep: Sweep) -> None:
         for settings in cell.trials or ({},):
             try:
                 reported = cell.described(sweep.seeds[0], settings)
-                effective(reported)
+                _check(reported)
                 _require_validation(sweep, reported)
                 if cell.trials:
-                    effective(cell.trial(tuning.seeds[0], settings, tuning.validation))
+                    _check(cell.trial(tuning.seeds[0], settings, tuning.validation))
             except DescriptionError as problem:
                 raise told_at(*cell.at, problem, settings) from problem
+
+
+def _check(description: Description) -> None:
+    """As far as can be without its data: the parts that it names, and their settings."""
+    effective(description)
+    algorithm, schedule = description.algorithm, description.schedule
+    for room, name, settings, key in (
+        ("algorithms", algorithm.name, algorithm.settings, "algorithm"),
+        ("schedules", schedule.kind, schedule.settings, "schedule"),
+    ):
+        catalogue.validated(catalogue.find(room, name, key), settings, key)
 
 
 def _require_validation(sweep: Sweep, reported: Description) -> None:

@@ -91,7 +91,7 @@ def compare(
     base = labels[0] if baseline is None else baseline
     if base not in labels:
         raise DescriptionError("--baseline", base, f"is none of the methods: {', '.join(labels)}")
-    compared = _compared(lines, base)
+    compared = beside_baseline(lines, base)
     remarks += [f"{line.label}{_in(line.column)}: {line.why_none}" for line in compared if line.why_none]
     told = [f"left out: {one}" for one in left_out]
     return Comparison(tuple(compared), base, target, (*told, *remarks))
@@ -122,7 +122,7 @@ def _measured(run: Run, outcome: Outcome, accuracy: Accuracy, target: float | No
     return Measured(accuracy, run.partition, float(time["simulated_s"] or 0), payload_bytes, reached)
 
 
-def _compared(lines: Sequence[Line], baseline: str) -> list[Line]:
+def beside_baseline(lines: Sequence[Line], baseline: str) -> list[Line]:
     """Each with its difference; the p values of all comparisons in all columns are adjusted together."""
     found = []
     for line in lines:

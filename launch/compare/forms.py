@@ -82,7 +82,8 @@ def remarks(comparison: Comparison) -> list[str]:
         )
         fewest = min(line.difference.n for line in comparison.lines if line.difference)
         if fewest < ENOUGH:
-            said.append(f"warning: {fewest} common seeds are few; with fewer than {ENOUGH} an interval says little")
+            seeds = "1 common seed gives no interval" if fewest == 1 else f"{fewest} common seeds are few"
+            said.append(f"warning: {seeds}; with fewer than {ENOUGH} it says little")
         if fewest < LEAST_FOR_RANKS:
             said.append(f"no rank test: under {LEAST_FOR_RANKS} seeds it cannot give less than 0.05")
     if comparison.target is not None:

@@ -18,6 +18,8 @@ from pflsim.sweep import Report, in_words
 Seed = tuple[int, int, int]
 """Of the data, the initial model, and training."""
 _DONE = "done"
+_MOST_APART = 3
+"""Runs that differ in more settings than that are told apart by a folder."""
 
 
 @dataclass(frozen=True)
@@ -117,20 +119,28 @@ def _each_once(runs: Sequence[Run]) -> list[Run]:
 
 
 def labelled(runs: Sequence[Run]) -> list[Run]:
-    """Runs with the same description but for their seeds get the same label: the method, and what sets it apart."""
+    """Runs with the same description but for their seeds get the same label: the method, and what sets it apart.
+
+    Where that is much, it is the folder of the first of them instead.
+    """
     tables = {run.result.directory: _flat(_method(run.result)) for run in runs if not run.label}
     kin: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in runs:
         if not run.label:
             kin[str(run.result.summary["algorithm"])].append(tables[run.result.directory])
-    named = []
+    named: list[Run] = []
+    first_of: dict[str, str] = {}
     for run in runs:
         if run.label:
             named.append(run)
             continue
         name, own = str(run.result.summary["algorithm"]), tables[run.result.directory]
         apart = {key: value for key, value in own.items() if any(other.get(key) != value for other in kin[name])}
-        named.append(replace(run, label=", ".join(part for part in (name, in_words(apart)) if part)))
+        if len(apart) > _MOST_APART:
+            label = f"{name} ({first_of.setdefault(json.dumps([name, own]), run.result.directory.name)})"
+        else:
+            label = ", ".join(part for part in (name, in_words(apart)) if part)
+        named.append(replace(run, label=label))
     return named
 
 

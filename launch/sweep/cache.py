@@ -9,6 +9,7 @@ run, and `is_of_other_code` tells.
 import ast
 import inspect
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
@@ -78,8 +79,15 @@ class Cache:
         """Take in a run that is done."""
         note = {"key": key, "code": code_of_all()}
         (unfinished / NOTE).write_text(json.dumps(note) + "\n", encoding="utf-8")
-        if not self.holds(key):  # another sweep may have been faster
-            unfinished.rename(self.place(key))
+        if self.holds(key):  # another sweep was faster
+            shutil.rmtree(unfinished)
+        else:
+            self.keep_failed(key, unfinished)
+
+    def keep_failed(self, key: str, unfinished: Path) -> None:
+        """Leave the record of a run that is no result where it can be looked at, until it is run again."""
+        shutil.rmtree(self.place(key), ignore_errors=True)
+        unfinished.rename(self.place(key))
 
     def is_of_other_code(self, key: str) -> bool:
         """Whether it was run with other code of pflsim than this; its parts' own code is the same in any case."""

@@ -136,6 +136,17 @@ def what_went_wrong(plan: Plan) -> list[str]:
     return lines
 
 
+def warnings_in_words(plan: Plan) -> list[str]:
+    """What the reported runs warned of, each once, with the rows that it came from."""
+    told: dict[str, dict[str, None]] = {}
+    for cell in plan.sweep.cells:
+        for run in plan.reported(cell) or ():
+            outcome = plan.outcome(run)
+            for warning in (outcome.summary or {}).get("warnings", []) if outcome else ():
+                told.setdefault(str(warning), {})[cell.row.name] = None
+    return [f"warning: {', '.join(rows)}: {warning}" for warning, rows in told.items()]
+
+
 def is_whole(found: Mapping[tuple[str, str], Figure]) -> bool:
     """Whether every cell has the figure of every seed."""
     return all(figure.status == DONE and math.isfinite(figure.mean or math.nan) for figure in found.values())

@@ -17,6 +17,7 @@ from launch.sweep.figures import (
     row_name,
     signed,
     trials_in_words,
+    warnings_in_words,
     what_went_wrong,
 )
 from launch.sweep.plan import Plan, Planned
@@ -131,7 +132,8 @@ def markdown(plan: Plan) -> str:
     lines = [f"# {plan.sweep.name}", "", markdown_row(head), markdown_row(["---"] + ["---:"] * (len(head) - 1))]
     lines += [markdown_row(row) for row in rows]
     lines += ["", *(f"- {line}" for line in how_it_was_made(plan))]
-    for title, said in (("Trials", trials_in_words(plan)), ("What went wrong", what_went_wrong(plan))):
+    wrong = [*what_went_wrong(plan), *warnings_in_words(plan)]
+    for title, said in (("Trials, % on validation data (* chosen)", trials_in_words(plan)), ("Warnings", wrong)):
         lines += ["", f"## {title}", "", *(f"- {line}" for line in said)] if said else []
     return "\n".join(lines) + "\n"
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +69,6 @@ class Pool:
     def start(self, job: Job) -> None:
         """Start a run."""
         folder = self._cache.unfinished(job.key, os.getpid())
-        shutil.rmtree(self._cache.place(job.key), ignore_errors=True)  # one that failed before
         order = {"tables": job.run.description.as_tables(), "directory": str(folder)}
         with self._log(job).open("wb") as log:
             process = subprocess.Popen(
@@ -81,7 +81,7 @@ class Pool:
             )
         self._running[process] = (job, time.monotonic())
         assert process.stdin is not None
-        with process.stdin as told:
+        with suppress(BrokenPipeError), process.stdin as told:  # of one that is gone at once, its end will tell
             told.write(json.dumps(order).encode())
 
     def ended(self) -> Iterator[Ended]:
@@ -113,8 +113,8 @@ class Pool:
         reason = _reason(log)
         if code == DONE:
             self._cache.keep(job.key, folder)
-        elif folder.is_dir():
-            folder.rename(self._cache.place(job.key))  # a record of a failure, which `pflsim explain` can read
+        elif folder.is_dir() and not self._cache.holds(job.key):
+            self._cache.keep_failed(job.key, folder)
         log.unlink(missing_ok=True)
         status = {DONE: "done", WRONG: "refused"}.get(code, "failed")
         return Ended(job, status, reason if code != DONE else "", wall_s)

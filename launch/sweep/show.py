@@ -14,6 +14,7 @@ from launch.sweep.figures import (
     row_name,
     signed,
     trials_in_words,
+    warnings_in_words,
     what_went_wrong,
 )
 from launch.sweep.files import in_column, wide_rows
@@ -34,7 +35,7 @@ def show_table(plan: Plan) -> None:
             console.print(block)
             console.print()
     trials = trials_in_words(plan)
-    wrong = what_went_wrong(plan)
+    wrong = [*what_went_wrong(plan), *warnings_in_words(plan)]
     more = [f"and {len(wrong) - _MOST_WRONG} more"] if len(wrong) > _MOST_WRONG else []
     lines = [*how_it_was_made(plan), *(["trials (* chosen), % on validation:"] if trials else [])]
     lines += [*(f"  {line}" for line in trials), *wrong[:_MOST_WRONG], *more]

@@ -58,7 +58,10 @@ class Sweeping:
             while self._waiting or pool.running:
                 while self._waiting and pool.has_room(job := self._job(self._waiting[0])):
                     self._waiting.popleft()
-                    pool.start(job)
+                    if self._plan.outcome(job.run) is None:  # another sweep with this cache may have made it
+                        pool.start(job)
+                    else:
+                        self._plan_on()
                 self._show(pool)
                 for ended in pool.ended():
                     self._take(ended, pool)
