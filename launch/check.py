@@ -45,7 +45,7 @@ def _plan(description: Description) -> Table:
     plan = study.plan()
     facts = plan["facts"]
     clients = len(assignments(description))
-    memory_gb = _memory_bytes(description, study) / 1e9
+    memory_gb = memory_bytes(description, study) / 1e9
     table = Table(title=facts["algorithm"], title_justify="left", title_style="bold", box=None, show_header=False)
     table.add_row("data", f"{facts['dataset']}: {facts['partition']['report']}")
     if study.federation.topology is not None:
@@ -107,7 +107,7 @@ def _first_answer(study: "Study") -> "Tensors":
     return up
 
 
-def _memory_bytes(description: Description, study: "Study") -> int:
+def memory_bytes(description: Description, study: "Study") -> int:
     """The data once, and what each process needs: its own pages, and about six vectors per client that it runs.
 
     A peer has two more per neighbour: the newest model of each, and one that is early.

@@ -75,9 +75,10 @@ class Study:
         self._initials = [network.initial(stream(init, "init")) for network in self.networks]
         self.initial = self._initials[0]
         self.federation = self._federation()
+        # here, so that no process works it out again, and methods that pool the data can be paired with others
+        self._partition_digest = self.data.partition.digest
         if getattr(self.method, "pools", False):
             self._pool()
-        self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
         self._check_cohort()
         sizes = [len(part.train) for part in self.data.partition.parts]
         for network in self.networks:
@@ -314,7 +315,7 @@ class Study:
             "cohort": self.schedule.size(run.clients),
             "down_bytes": _bytes(self._first_down()),
             "warnings": self.warnings,
-            "effective": effective(self.description) | {"versions": _versions()},
+            "effective": effective(self.description) | {"versions": versions()},
         }
 
     def _server_state(self) -> Tensors:
@@ -571,7 +572,7 @@ def _bytes(tensors: Tensors) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """What ran it, as far as the bits depend on it: `torch` is its build, `cpu_capability` the instructions it uses."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:

@@ -209,13 +209,19 @@ class TimeToTarget:
 
 
 def time_to_target(points: Sequence[Point], target: float, holds: int = HOLDS) -> TimeToTarget:
-    """When the weighted accuracy was first at `target` or above and was so in `holds` evaluations in a row.
+    """When the weighted accuracy was first at `target` and held it, as `first_that_holds` says."""
+    budget_s = max((point.simulated_s for point in points), default=0.0)
+    reached = first_that_holds(points, target, holds)
+    return TimeToTarget(target, None if reached is None else reached.simulated_s, budget_s)
+
+
+def first_that_holds(points: Sequence[Point], target: float, holds: int = HOLDS) -> Point | None:
+    """The first evaluation from which on the weighted accuracy was at `target` or above in `holds` of them in a row.
 
     A crossing so late that fewer evaluations follow it does not count: nobody saw it hold.
     """
-    budget_s = max((point.simulated_s for point in points), default=0.0)
     above = [point.accuracy.weighted >= target for point in points]
     for index in range(len(points) - holds + 1):
         if all(above[index : index + holds]):
-            return TimeToTarget(target, points[index].simulated_s, budget_s)
-    return TimeToTarget(target, None, budget_s)
+            return points[index]
+    return None
