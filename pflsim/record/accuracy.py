@@ -208,14 +208,17 @@ class TimeToTarget:
         return f"{'> ' if self.reached_s is None else ''}{duration(round(after_s * 1e9))}"
 
 
-def time_to_target(points: Sequence[Point], target: float, holds: int = HOLDS) -> TimeToTarget:
-    """When the weighted accuracy was first at `target` or above and was so in `holds` evaluations in a row.
+def point_at_target(points: Sequence[Point], target: float, holds: int = HOLDS) -> Point | None:
+    """The first point whose weighted accuracy is at `target` or above, as are those of `holds` evaluations in a row.
 
-    A crossing so late that fewer evaluations follow it does not count: nobody saw it hold.
+    None where there is none. A crossing so late that fewer evaluations follow it does not count: nobody saw it hold.
     """
-    budget_s = max((point.simulated_s for point in points), default=0.0)
     above = [point.accuracy.weighted >= target for point in points]
-    for index in range(len(points) - holds + 1):
-        if all(above[index : index + holds]):
-            return TimeToTarget(target, points[index].simulated_s, budget_s)
-    return TimeToTarget(target, None, budget_s)
+    return next((points[index] for index in range(len(points) - holds + 1) if all(above[index : index + holds])), None)
+
+
+def time_to_target(points: Sequence[Point], target: float, holds: int = HOLDS) -> TimeToTarget:
+    """When the weighted accuracy was first at `target` for good, see `point_at_target`."""
+    budget_s = max((point.simulated_s for point in points), default=0.0)
+    found = point_at_target(points, target, holds)
+    return TimeToTarget(target, found.simulated_s if found else None, budget_s)

@@ -25,7 +25,7 @@ class SpeedClass(NamedTuple):
 
 def classes_of(reader: Reader) -> dict[str, str]:
     """The class of each client's device by its name, as far as the record has it."""
-    if not reader.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'clients'"):
+    if not reader.told("clients"):
         return {}
     return {str(name): str(kind) for name, kind in reader.query("SELECT name, device_class FROM clients")}
 
