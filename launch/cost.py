@@ -59,7 +59,7 @@ def _print_text(runs: Sequence[FinishedRun], costs: Sequence[Cost]) -> None:
     if cost.fates:
         console.print(_fate_table(cost))
         console.print()
-    for line in _sentences(cost):
+    for line in sentences(cost):
         console.print(fitted(line, 2, console.width), markup=False)
 
 
@@ -84,7 +84,8 @@ def _fate_table(cost: Cost) -> Table:
     return shown
 
 
-def _sentences(cost: Cost) -> Iterator[str]:
+def sentences(cost: Cost) -> Iterator[str]:
+    """What the tables do not tell."""
     if cost.useful_computing is not None:
         told = f"of use: {100 * cost.useful_computing:.1f} % of the clients' computing"
         if cost.useful_bytes is not None:

@@ -77,3 +77,11 @@ def last_scores(reader: Reader) -> dict[int, tuple[int, int, float | None]]:
         "SELECT client, correct, total, loss FROM evaluations WHERE split = 'test' AND model = ? ORDER BY round, rowid"
     )
     return {client: (correct, total, loss) for client, correct, total, loss in reader.query(select, headline(reader))}
+
+
+def first_scores(reader: Reader) -> dict[int, tuple[int, int, float | None]]:
+    """The same of each client's first evaluation."""
+    select = """
+        SELECT client, correct, total, loss FROM evaluations WHERE split = 'test' AND model = ?
+        ORDER BY round DESC, rowid DESC"""
+    return {client: (correct, total, loss) for client, correct, total, loss in reader.query(select, headline(reader))}
