@@ -98,7 +98,7 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     waited = summary.get("waited_for")
     if waited:
         others = waited.get("others_as_late")
-        about = f"{waited['waited_s']:.3g} s in all" + (f", {others} others as late" if others else "")
+        about = f"{waited['waited_s']:.3g} s in all" + (f", {others} more as late" if others else "")
         found.append(("waited for", str(waited["actor"]), about))
     return found
 
@@ -109,7 +109,7 @@ def _results(runs: list[Told]) -> Section:
         row[0] = row[0].replace(str(one.summary["algorithm"]).split(":")[-1], one.label, 1)
     caption = (
         "Accuracy is that of the last evaluation, ± its binomial standard error. Mean ± std: over clients. MB: payload of "
-        "the method's own messages, 10^6 bytes."
+        "the method's own messages, 10⁶ bytes."
     )
     strong = len(rows) - 1 if len(rows) > 1 else None
     table = Table(headings, rows, caption=caption, left=frozenset({0, len(headings) - 1}), strong=strong)
@@ -145,8 +145,16 @@ def _what_was_run(own: Told) -> Section:
 def _settings(kind: str, settings: object) -> str:
     if not isinstance(settings, Mapping):
         return str(settings)
-    told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
+    told = ", ".join(f"{name} = {_as_toml(value)}" for name, value in settings.items())
     return f"{kind}{': ' if kind and told else ''}{told}"
+
+
+def _as_toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{name} = {_as_toml(inner)}' for name, inner in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_as_toml, value))}]"
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
 def _seeds(summary: Mapping[str, Any]) -> str:

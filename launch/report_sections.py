@@ -112,7 +112,7 @@ def _clusters(run: FinishedRun) -> Iterator[Section]:
     if len(set(counts.values())) > 1:
         parts.append(heat.cluster_count(counts))
     moves = _moves(labels)
-    lead = f"{counts[last]} clusters after round {last}; clients changed their cluster {moves} times in all."
+    lead = f"{counts[last]} cluster{'s' * (counts[last] != 1)} after round {last}; clients changed their cluster {moves} times in all."
     yield Section("Clusters", parts, lead)
 
 

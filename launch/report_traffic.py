@@ -1,7 +1,7 @@
 """The section of a run's report about communication: what was sent, by whom, and which part of it was of use."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from launch.cost import sentences
 from launch.finished import FinishedRun
@@ -12,8 +12,9 @@ from pflsim.record.ledger import Ledger, balance
 from pflsim.record.pieces import FATES
 from pflsim.record.sizes import size
 from pflsim.report import traffic
-from pflsim.report.page import Folded, Lines, Part, Section, Table
+from pflsim.report.page import Folded, Lines, Part, Section, Table, Text
 
+_VISIBLY = 1.02
 _MOST_CLIENTS = 30
 _MOST_LINKS = 12
 _MOST_NAMED = 500
@@ -32,15 +33,23 @@ def communication(run: FinishedRun) -> Iterator[Section]:
     parts += [over_rounds] if over_rounds and _varies(cost) else []
     sent, received = _ends(cost)
     clients = [flow.name for flow in cost.clients]
-    if len(clients) > 1:
+    if _differ(cost.clients):
         parts.append(traffic.by_client(sent, received, clients[:_MOST_CLIENTS], len(clients)))
-    caption = f"The first {_MOST_LINKS} of {len(cost.links)}." if len(cost.links) > _MOST_LINKS else ""
-    parts.append(_flow_table("Busiest links", "link", cost.links[:_MOST_LINKS], caption))
+        caption = f"The first {_MOST_LINKS} of {len(cost.links)}." if len(cost.links) > _MOST_LINKS else ""
+        parts.append(_flow_table("Busiest links", "link", cost.links[:_MOST_LINKS], caption))
+    elif len(clients) > 1:
+        parts.append(Text("All clients sent and received alike."))
     parts += _named(balance(run.reader))
     yield Section("Communication", parts, "What the sockets took and gave, counted at both ends.")
 
 
-def _flow_table(title: str, what: str, flows: list[Flow] | tuple[Flow, ...], caption: str = "") -> Table:
+def _differ(flows: Sequence[Flow]) -> bool:
+    """Whether some sent and received visibly more than others."""
+    counts = [flow.charged_bytes for flow in flows]
+    return len(counts) > 1 and max(counts) > _VISIBLY * min(counts)
+
+
+def _flow_table(title: str, what: str, flows: Sequence[Flow], caption: str = "") -> Table:
     resent, lost = any(flow.resent_bytes for flow in flows), any(flow.lost_messages for flow in flows)
     headings = [what, "messages", "payload", "headers", *["resent"] * resent, *["lost messages", "lost bytes"] * lost]
     rows = [
@@ -83,7 +92,7 @@ def _kinds(reader: Reader) -> dict[str, Counter[int]]:
 def _varies(cost: Cost) -> bool:
     """Whether a picture over rounds would tell more than that all rounds are alike."""
     counts = [one.charged_bytes for one in cost.rounds]
-    return max(counts) > 1.02 * min(counts)
+    return max(counts) > _VISIBLY * min(counts)
 
 
 def _named(ledger: Ledger) -> list[Part]:

@@ -1,7 +1,10 @@
 """Pictures of how good the models became: accuracy over the course of a run, and over its clients."""
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
+from pflsim.errors import few
 from pflsim.record.accuracy import Point
 from pflsim.record.sizes import unit_of
 from pflsim.report.page import Grid
@@ -53,7 +56,7 @@ def distribution(
         traces.insert(0, _ranked(first, names, f"{own}, first evaluation", GREY, 2.0, "dot"))
         legend.append(Key(f"{own}, first evaluation", GREY, "dotted"))
     layout = {"xaxis": axis("clients, from the worst to the best, %", range=[0, 100]),
-              "yaxis": axis("accuracy of a client, %", rangemode="tozero")}  # fmt: skip
+              "yaxis": axis("accuracy of a client, %")}  # fmt: skip
     about = "Accuracy of each client on its own test data, sorted from the worst client to the best, for each run."
     return Picture(traces, layout, about, 360, legend=legend if len(legend) > 1 else ())
 
@@ -68,16 +71,21 @@ def gains(
     low = max(0.0, low - 3)
     line = {"type": "scatter", "mode": "lines", "x": [low, 101], "y": [low, 101], "hoverinfo": "skip",
             "line": {"color": GREY, "width": 1.2, "dash": "dot"}}  # fmt: skip
+    together: defaultdict[tuple[float, float], list[str]] = defaultdict(list)
+    for client, place in zip(both, zip(x, y, strict=True), strict=True):
+        together[place].append(names[client])
     dots = {
-        "type": "scatter", "mode": "markers", "x": numbers(x), "y": numbers(y), "text": [names[one] for one in both],
-        "marker": {"size": 8, "opacity": 0.65, "color": METHODS[0]},
-        "hovertemplate": f"%{{text}}<br>{plain(own_name)} %{{y:.1f}} %<br>{plain(other_name)} %{{x:.1f}} %<extra></extra>",
+        "type": "scatter", "mode": "markers", "cliponaxis": False, "x": numbers(place[0] for place in together),
+        "y": numbers(place[1] for place in together), "text": [plain(few(found)) for found in together.values()],
+        "marker": {"size": [round(7 * math.sqrt(len(found)), 1) for found in together.values()], "opacity": 0.7,
+                   "color": METHODS[0], "line": {"width": 0}},
+        "hovertemplate": f"{plain(own_name)} %{{y:.1f}} %, {plain(other_name)} %{{x:.1f}} %<br>%{{text}}<extra></extra>",
     }  # fmt: skip
     layout = {"xaxis": axis(f"accuracy with {plain(other_name)}, %", range=[low, 101]),
               "yaxis": axis(f"accuracy with {plain(own_name)}, %", range=[low, 101])}  # fmt: skip
     better = sum(high > less for high, less in zip(y, x, strict=True))
     worse = sum(high < less for high, less in zip(y, x, strict=True))
-    caption = f"{better} clients gain, {worse} lose, {len(both) - better - worse} are the same. A dot is a client."
+    caption = f"{better} clients gain, {worse} lose, {len(both) - better - worse} are the same. The area of a dot is its number of clients."
     about = f"Accuracy of each client with {own_name} over its accuracy with {other_name}."
     return Picture([line, dots], layout, about, 360, caption=caption)
 

@@ -71,4 +71,5 @@ def _heat(
             rows[place[label]][client] = count
     return {"type": "heatmap", "x": [plain(name) for name in names], "y": [str(one) for one in classes], "z": rows,
             "colorscale": SCALE, "reversescale": True, "colorbar": colour_bar("samples"), "zmin": 0,
+            "zmax": max(count for own in counts for count in own),
             "hovertemplate": "%{x}, class %{y}<br>%{z} samples<extra></extra>"}  # fmt: skip

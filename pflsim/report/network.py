@@ -11,6 +11,7 @@ from pflsim.topology import edges
 
 _MOST_EDGES = 4000
 _MOST_CELLS = 150
+_SMALLEST_PX, _LARGEST_PX = 6.0, 26.0
 _WIDTHS_PX = (0.6, 1.2, 2.0, 3.0, 4.2)
 
 
@@ -24,11 +25,10 @@ def graph(
     kept = np.argsort(-both, kind="stable")[:_MOST_EDGES]
     traces = _edges(placed, [pairs[at] for at in kept], both[kept])
     known = np.isfinite(values)
-    size = float(np.clip(700 / np.sqrt(max(1, len(names))) / 4, 9, 26))
     nodes: Json = {
         "type": "scatter", "mode": "markers", "x": numbers(placed[:, 0]), "y": numbers(placed[:, 1]),
         "text": [plain(name) for name in names], "customdata": numbers(values, 4),
-        "marker": {"size": size, "color": numbers(values, 5), "colorscale": SCALE, "showscale": bool(known.any()),
+        "marker": {"size": _node_px(placed), "color": numbers(values, 5), "colorscale": SCALE, "showscale": bool(known.any()),
                    "colorbar": colour_bar(f"{what}, {unit}"), "line": {"width": 1, "color": "rgba(128,128,128,0.9)"}},
         "hovertemplate": f"%{{text}}<br>{what}: %{{customdata:.4~g}} {unit}<extra></extra>",
     }  # fmt: skip
@@ -39,12 +39,12 @@ def graph(
 
 
 def edge_heat(values: np.ndarray, names: Sequence[str], what: str, unit: str, axes: tuple[str, str]) -> Picture | None:
-    """A number for each ordered pair of peers [N, N] (nan: none); None where pairs are too many to be seen."""
-    if len(names) > _MOST_CELLS or not np.isfinite(values).any():
+    """A number for each ordered pair of peers [N, N] (nan: none); None where pairs are too many to be seen, or all are 0."""
+    if len(names) > _MOST_CELLS or not np.nan_to_num(values).any():
         return None
     shown = [plain(name) for name in names]
     trace = {"type": "heatmap", "x": shown, "y": shown, "z": [numbers(row, 4) for row in values], "colorscale": SCALE,
-             "reversescale": True, "zmin": 0, "colorbar": colour_bar(f"{what}, {unit}"),
+             "reversescale": True, "zmin": 0, "zmax": float(np.nanmax(values)), "colorbar": colour_bar(f"{what}, {unit}"),
              "hovertemplate": f"{axes[0]} %{{y}}, {axes[1]} %{{x}}<br>%{{z:.4~g}} {unit}<extra></extra>"}  # fmt: skip
     layout = {"xaxis": axis(axes[1], type="category", nticks=12, showgrid=False),
               "yaxis": rows_axis(shown, title={"text": axes[0], "standoff": 8})}  # fmt: skip
@@ -66,8 +66,19 @@ def consensus(course: Sequence[tuple[int, float]]) -> Picture:
              "x": [round for round, _ in course], "y": numbers(distances, 5), "line": {"color": METHODS[0], "width": 2.4},
              "hovertemplate": "round %{x}<br>%{y:.4~g}<extra></extra>"}  # fmt: skip
     look = {"type": "log", "dtick": 1} if is_wide else {"rangemode": "tozero"}
-    layout = {"xaxis": axis("round of each peer"), "yaxis": axis("consensus distance, (1/N) Σ ‖w − w̄‖²", **look)}
-    return Picture([trace], layout, "The consensus distance over rounds.", 300)
+    layout = {"xaxis": axis("round of each peer"), "yaxis": axis("consensus distance", **look)}
+    caption = "The mean over peers of ‖w − w̄‖², the squared distance of a model w from the mean w̄ of all."
+    return Picture([trace], layout, "The consensus distance over rounds.", 300, caption=caption)
+
+
+def _node_px(placed: np.ndarray) -> float:
+    """As large as nodes can be without touching, within reason, in a picture of some 400 pixels."""
+    if len(placed) < 2:
+        return _LARGEST_PX
+    apart = np.hypot(*(placed[:, None] - placed[None]).transpose(2, 0, 1))
+    nearest = float((apart + np.diag(np.full(len(placed), np.inf))).min())
+    extent = float(np.ptp(placed, axis=0).max()) or 1.0
+    return float(np.clip(0.62 * 380 * nearest / extent, _SMALLEST_PX, _LARGEST_PX))
 
 
 def _edges(placed: np.ndarray, pairs: Sequence[tuple[int, int]], both: np.ndarray) -> list[Json]:

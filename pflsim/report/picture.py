@@ -66,7 +66,7 @@ def bare_axis(**more: Any) -> Json:
 def rows_axis(names: Sequence[str], **more: Any) -> Json:
     """A vertical axis with a row for each name, the first on top; where they are many, some are named."""
     return axis(type="category", categoryorder="array", categoryarray=list(names), autorange=False, showgrid=False,
-                range=[len(names) - 0.5, -0.5], fixedrange=True, ticks="", showline=False, nticks=45, **more)  # fmt: skip
+                range=[len(names) - 0.5, -0.5], fixedrange=True, ticks="", showline=False, nticks=45, ticklabelstandoff=5, **more)  # fmt: skip
 
 
 def colour_bar(title: str) -> Json:

@@ -86,7 +86,7 @@ def waiting(paths: Sequence[CriticalPath], clients: Sequence[str], of: int) -> P
               "xaxis": axis(f"how long {whose} waited for it, {name}")}  # fmt: skip
     caption = f"The first {len(clients)} of {of} that were waited for." if len(clients) < of else ""
     return Picture(traces, layout, f"How long {whose} waited for each client.", 70 + 19 * max(3, len(clients)),
-                   caption=caption, legend=[Key(kind, colour) for kind, colour in WAITED_WHILE.items()])  # fmt: skip
+                   title="Who was waited for", caption=caption, legend=[Key(kind, colour) for kind, colour in WAITED_WHILE.items()])  # fmt: skip
 
 
 def spending(shares: Sequence[Shares]) -> Picture:
@@ -100,7 +100,7 @@ def spending(shares: Sequence[Shares]) -> Picture:
     layout = {"barmode": "stack", "bargap": 0.18, "yaxis": rows_axis([plain(name) for name in names]),
               "xaxis": axis("share of the simulated time, %", range=[0, 100])}  # fmt: skip
     return Picture(traces, layout, "How each actor spent its simulated time.", 60 + _ROW_PX * max(3, len(names)) + 20,
-                   legend=[Key(what, colour) for what, colour in SPENT.items()])  # fmt: skip
+                   title="How each spent its time", legend=[Key(what, colour) for what, colour in SPENT.items()])  # fmt: skip
 
 
 STRETCHES = {"computing": BLUE, "under way": ORANGE, "sharing or waiting for a link": SKY, "away or lost": _AWAY,
