@@ -84,7 +84,7 @@ def _data(run: FinishedRun) -> Iterator[Section]:
     if len(rows) > 1 and (min(training) < max(training) or not parts):
         parts.append(holdings.sizes(names, training, test))
     each = f"{min(training)}" if min(training) == max(training) else f"{min(training)} to {max(training)}"
-    lead = f"{len(rows)} clients with {each} training samples, {sum(training):,} together."
+    lead = f"{len(rows)} client{'s' * (len(rows) > 1)} with {each} training samples, {sum(training):,} together."
     yield Section("Data", parts, lead)
 
 

@@ -47,7 +47,7 @@ def edge_heat(values: np.ndarray, names: Sequence[str], what: str, unit: str, ax
              "reversescale": True, "zmin": 0, "zmax": float(np.nanmax(values)), "colorbar": colour_bar(f"{what}, {unit}"),
              "hovertemplate": f"{axes[0]} %{{y}}, {axes[1]} %{{x}}<br>%{{z:.4~g}} {unit}<extra></extra>"}  # fmt: skip
     layout = {"xaxis": axis(axes[1], type="category", nticks=12, showgrid=False),
-              "yaxis": rows_axis(shown, title={"text": axes[0], "standoff": 8})}  # fmt: skip
+              "yaxis": rows_axis(shown, axes[0])}  # fmt: skip
     return Picture([trace], layout, f"{what} for each pair of peers.", min(620, 110 + 11 * len(names)))
 
 

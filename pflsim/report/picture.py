@@ -63,10 +63,10 @@ def bare_axis(**more: Any) -> Json:
     return {"visible": False, "showgrid": False, "zeroline": False} | more
 
 
-def rows_axis(names: Sequence[str], **more: Any) -> Json:
+def rows_axis(names: Sequence[str], title: str = "") -> Json:
     """A vertical axis with a row for each name, the first on top; where they are many, some are named."""
-    return axis(type="category", categoryorder="array", categoryarray=list(names), autorange=False, showgrid=False,
-                range=[len(names) - 0.5, -0.5], fixedrange=True, ticks="", showline=False, nticks=45, ticklabelstandoff=5, **more)  # fmt: skip
+    return axis(title, type="category", categoryorder="array", categoryarray=list(names), autorange=False, showgrid=False,
+                range=[len(names) - 0.5, -0.5], fixedrange=True, ticks="", showline=False, nticks=45, ticklabelstandoff=5)  # fmt: skip
 
 
 def colour_bar(title: str) -> Json:
