@@ -108,8 +108,8 @@ def _results(runs: list[Told]) -> Section:
     for row, one in zip(rows, runs, strict=True):
         row[0] = row[0].replace(str(one.summary["algorithm"]).split(":")[-1], one.label, 1)
     caption = (
-        "Accuracy is that of the last evaluation, ± its binomial standard error. Mean ± std: over clients. MB: payload of "
-        "the method's own messages, 10⁶ bytes."
+        "Accuracy is that of the last evaluation, ± its binomial standard error. Mean ± std: over clients. "
+        "MB: payload of the method's own messages, 10⁶ bytes."
     )
     strong = len(rows) - 1 if len(rows) > 1 else None
     table = Table(headings, rows, caption=caption, left=frozenset({0, len(headings) - 1}), strong=strong)
@@ -123,8 +123,12 @@ def _what_was_run(own: Told) -> Section:
     facts = [
         ("method", str(summary["algorithm"])),
         ("data", f"{summary['dataset']}; {partition['report']}" if "report" in partition else str(summary["dataset"])),
-        ("model", f"{summary['model']}, {summary['parameters']:,} parameters" if summary.get("parameters")
-         else str(summary["model"])),
+        (
+            "model",
+            f"{summary['model']}, {summary['parameters']:,} parameters"
+            if summary.get("parameters")
+            else str(summary["model"]),
+        ),
         ("schedule", _settings(run.schedule.kind, run.schedule.settings)),
         ("time", f"{run.time.mode}, {'as simulated' if run.time.mode == 'virtual' else 'as measured'}"),
         ("links", _settings("", run.links)),
@@ -136,7 +140,7 @@ def _what_was_run(own: Told) -> Section:
         ("partition digest", str(partition.get("digest", "–"))),
         ("versions", ", ".join(f"{name} {version}" for name, version in run.versions.items())),
         ("folder", str(own.run.directory.resolve().name)),
-    ]  # fmt: skip
+    ]
     text = (own.run.directory / "run.toml").read_text(encoding="utf-8", errors="replace")
     lead = "The description with every setting that was in force can be run again as it stands."
     return Section("What was run", [Facts(facts), Folded("The description in force (run.toml)", text)], lead)
@@ -166,7 +170,7 @@ def _seeds(summary: Mapping[str, Any]) -> str:
 def _with_beside(directory: Path) -> list[Told]:
     """The run, and before it those of other methods that lie beside it, DIR-NAME, and differ in nothing else."""
     own = FinishedRun(directory)
-    runs = []
+    runs: list[FinishedRun] = []
     place = directory.resolve()
     for folder in sorted(place.parent.glob(f"{_literally(place.name)}-*")):
         with suppress(DescriptionError):
@@ -176,14 +180,19 @@ def _with_beside(directory: Path) -> list[Told]:
     runs.sort(key=lambda run: (run.description.algorithm.name != "local", run.directory.stat().st_mtime_ns))
     runs.append(own)
     names = [run.description.algorithm.name.split(":")[-1] for run in runs]
-    labels = [name if names.count(name) == 1 else f"{name} ({run.directory.name})"
-              for name, run in zip(names, runs, strict=True)]  # fmt: skip
+    labels = [
+        name if names.count(name) == 1 else f"{name} ({run.directory.name})"
+        for name, run in zip(names, runs, strict=True)
+    ]
     return [Told(run, label) for run, label in zip(runs, labels, strict=True)]
 
 
 def _differ_in_method(own: FinishedRun, other: FinishedRun) -> bool:
-    same = {"algorithm": own.description.algorithm, "record": own.description.record,
-            "versions": own.description.versions}  # fmt: skip
+    same = {
+        "algorithm": own.description.algorithm,
+        "record": own.description.record,
+        "versions": own.description.versions,
+    }
     return other.description.algorithm != own.description.algorithm and (
         other.description.model_copy(update=same).as_tables() == own.description.as_tables()
     )

@@ -21,8 +21,18 @@ def peers(run: FinishedRun) -> Iterator[Section]:
     parts: list[Part] = [*_graphs(run, sent_bytes)]
     heats = [network.bytes_heat(sent_bytes, run.names), _ages(run)]
     shown = [picture for picture in heats if picture is not None]
-    parts += [Grid(shown, "Left: what each peer sent to each other one. Right: how old the models were that were used."
-                   if len(shown) == 2 else "")] if shown else []  # fmt: skip
+    parts += (
+        [
+            Grid(
+                shown,
+                "Left: what each peer sent to each other one. Right: how old the models were that were used."
+                if len(shown) == 2
+                else "",
+            )
+        ]
+        if shown
+        else []
+    )
     if parts:
         yield Section("Graph", parts, _which(run))
     course, last = consensus_over_rounds(run.reader), last_consensus(run.reader)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from launch.finished import FinishedRun
 from launch.report_peers import peers
@@ -54,9 +55,13 @@ def _clients(runs: Mapping[str, FinishedRun], own: str) -> Iterator[Section]:
     other = next((label for label in _REFERENCES if label in last and label != own), None)
     if other is not None:
         pictures.append(courses.gains(last[own], last[other], own, other, names))
-    parts: list[Part] = [*pictures] if len(pictures) == 1 else [
-        Grid(pictures, f"On the left all clients in order; on the right each client's gain. {pictures[1].caption}")
-    ]  # fmt: skip
+    parts: list[Part] = (
+        [*pictures]
+        if len(pictures) == 1
+        else [
+            Grid(pictures, f"On the left all clients in order; on the right each client's gain. {pictures[1].caption}")
+        ]
+    )
     yield Section("Clients", parts, "How each client fares on its own test data in its last evaluation.")
 
 
@@ -111,8 +116,8 @@ def _clusters(run: FinishedRun) -> Iterator[Section]:
     parts: list[Part] = [heat.clusters(labels, run.names)]
     if len(set(counts.values())) > 1:
         parts.append(heat.cluster_count(counts))
-    moves = _moves(labels)
-    lead = f"{counts[last]} cluster{'s' * (counts[last] != 1)} after round {last}; clients changed their cluster {moves} times in all."
+    ends = f"{counts[last]} cluster{'s' * (counts[last] != 1)} after round {last}"
+    lead = f"{ends}; clients changed their cluster {_moves(labels)} times in all."
     yield Section("Clusters", parts, lead)
 
 
@@ -130,6 +135,6 @@ def _moves(labels: Mapping[int, list[int]]) -> int:
     rows = [row for _, row in sorted(labels.items())]
     return sum(
         before != after and before != heat.NONE
-        for earlier, later in zip(rows, rows[1:], strict=False)
+        for earlier, later in pairwise(rows)
         for before, after in zip(earlier, later, strict=True)
     )

@@ -53,17 +53,25 @@ def _flow_table(title: str, what: str, flows: Sequence[Flow], caption: str = "")
     resent, lost = any(flow.resent_bytes for flow in flows), any(flow.lost_messages for flow in flows)
     headings = [what, "messages", "payload", "headers", *["resent"] * resent, *["lost messages", "lost bytes"] * lost]
     rows = [
-        [flow.name, f"{flow.messages:,}", size(flow.payload_bytes), size(flow.header_bytes),
-         *[size(flow.resent_bytes)] * resent, *[f"{flow.lost_messages:,}", size(flow.lost_bytes)] * lost]
+        [
+            flow.name,
+            f"{flow.messages:,}",
+            size(flow.payload_bytes),
+            size(flow.header_bytes),
+            *[size(flow.resent_bytes)] * resent,
+            *[f"{flow.lost_messages:,}", size(flow.lost_bytes)] * lost,
+        ]
         for flow in flows
-    ]  # fmt: skip
+    ]
     return Table(headings, rows, title, caption, strong=len(rows) - 1 if rows[-1][0] == "total" else None)
 
 
 def _fates(cost: Cost) -> Table:
     headings = ["what became of the work", "pieces", "bytes", "computing"]
-    rows = [[FATES[fate.name], f"{fate.pieces:,}", size(fate.charged_bytes), duration(fate.computing_ns)]
-            for fate in cost.fates]  # fmt: skip
+    rows = [
+        [FATES[fate.name], f"{fate.pieces:,}", size(fate.charged_bytes), duration(fate.computing_ns)]
+        for fate in cost.fates
+    ]
     return Table(headings, rows, "Work and its use")
 
 

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync")  # fmt: skip
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 DRAWN_MS = 40_000
 
 
@@ -69,7 +76,9 @@ def opened(path: Path, *, width: int = 1280, scheme: str = "light") -> Iterator[
         try:
             page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             seen = Seen(page)
-            page.on("console", lambda said: seen.errors.append(said.text) if said.type in ("error", "warning") else None)
+            page.on(
+                "console", lambda said: seen.errors.append(said.text) if said.type in ("error", "warning") else None
+            )
             page.on("pageerror", lambda problem: seen.errors.append(str(problem)))
             page.on("request", lambda request: seen.requests.append(request.url))
             page.goto(path.resolve().as_uri())

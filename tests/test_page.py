@@ -19,10 +19,17 @@ LINE = Picture([{"type": "scatter", "x": [1, 2], "y": [3, 4]}], {"xaxis": axis("
 
 def everything(text: str) -> list[Section]:
     """A page's parts, all of which say `text`."""
-    parts = [Text(text), Remarks([text]), Lines([text]), Folded(text, text), Facts([(text, text)]),
-             Tiles([(text, text, text)]), Table([text], [[text]], text, text),
-             Picture(LINE.traces, LINE.layout, text, title=text, caption=text, legend=[Key(text, "red")]),
-             Grid([LINE, LINE], text)]  # fmt: skip
+    parts = [
+        Text(text),
+        Remarks([text]),
+        Lines([text]),
+        Folded(text, text),
+        Facts([(text, text)]),
+        Tiles([(text, text, text)]),
+        Table([text], [[text]], text, text),
+        Picture(LINE.traces, LINE.layout, text, title=text, caption=text, legend=[Key(text, "red")]),
+        Grid([LINE, LINE], text),
+    ]
     return [Section(text, parts, text)]
 
 
@@ -65,7 +72,14 @@ def test_what_is_packed_is_no_markup_and_comes_back() -> None:
 
 
 def test_numbers_are_short_and_what_is_none_is_none() -> None:
-    assert numbers([1 / 3, 2.0, float("nan"), float("inf"), None, 1234567.8]) == [0.333333, 2, None, None, None, 1234570.0]
+    assert numbers([1 / 3, 2.0, float("nan"), float("inf"), None, 1234567.8]) == [
+        0.333333,
+        2,
+        None,
+        None,
+        None,
+        1234570.0,
+    ]
 
 
 @pytest.mark.parametrize(("scheme", "paper"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 27)")])

@@ -59,8 +59,18 @@ def assert_drawn_alike(page: Path, pictures: int) -> None:
 @pytest.mark.parametrize("kind", ["slow links", "availability", "fedbuff", "cancel", "fresh losses"])
 def test_every_kind_of_run_with_a_server_has_a_page_that_plotly_accepts(kind: str, tmp_path: Path) -> None:
     html = report_of(tmp_path / "run", **(SMALL | KINDS[kind]))
-    assert titles(html) == ["Results", "Accuracy", "Clients", "Data", "Timeline", "Waiting and idling",
-                            "Slowest rounds", "Communication", "Participation", "What was run"]  # fmt: skip
+    assert titles(html) == [
+        "Results",
+        "Accuracy",
+        "Clients",
+        "Data",
+        "Timeline",
+        "Waiting and idling",
+        "Slowest rounds",
+        "Communication",
+        "Participation",
+        "What was run",
+    ]
     for figure in figures(html):
         plotly.graph_objects.Figure(figure)
 
@@ -68,7 +78,10 @@ def test_every_kind_of_run_with_a_server_has_a_page_that_plotly_accepts(kind: st
 @pytest.mark.parametrize("kind", ["deadline", "pairs", "leaving", "faults", "changing graph"])
 def test_every_kind_of_run_among_peers_has_a_page_that_plotly_accepts(kind: str, tmp_path: Path) -> None:
     html = report_of(tmp_path / "run", **(AMONG | PEERS[kind]))
-    assert [title for title in titles(html) if title in ("Graph", "Consensus", "Participation")] == ["Graph", "Consensus"]
+    assert [title for title in titles(html) if title in ("Graph", "Consensus", "Participation")] == [
+        "Graph",
+        "Consensus",
+    ]
     for figure in figures(html):
         plotly.graph_objects.Figure(figure)
 
@@ -88,7 +101,7 @@ def test_the_picture_of_the_partition_has_every_training_sample(tmp_path: Path) 
     (bubbles,) = [figure["data"][0] for figure in figures(html) if "class %{y}" in str(figure["data"][0])]
     with sqlite3.connect(tmp_path / "run" / "record.db") as database:
         held = dict(database.execute("SELECT name, training_samples FROM clients").fetchall())
-    counted = {name: 0 for name in held}
+    counted = dict.fromkeys(held, 0)
     for name, count in zip(bubbles["x"], bubbles["customdata"], strict=True):
         counted[name] += count
     assert counted == held and sum(counted.values()) > 0
@@ -96,8 +109,12 @@ def test_the_picture_of_the_partition_has_every_training_sample(tmp_path: Path) 
 
 def test_the_timeline_has_every_stretch_of_computing(tmp_path: Path) -> None:
     html = report_of(tmp_path / "run", **SMALL)
-    (computing,) = [trace for figure in figures(html) for trace in figure["data"]
-                    if trace.get("hovertemplate", "").startswith("%{y}: computing<br>%{x:.6~g}")]  # fmt: skip
+    (computing,) = [
+        trace
+        for figure in figures(html)
+        for trace in figure["data"]
+        if trace.get("hovertemplate", "").startswith("%{y}: computing<br>%{x:.6~g}")
+    ]
     assert len(computing["x"]) == 3 * 6 * 4 and computing["y"][:3] == ["c000", "c000", None]
 
 
@@ -105,7 +122,7 @@ def test_the_timeline_has_every_stretch_of_computing(tmp_path: Path) -> None:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of two methods beside its own, as it lies on the disk."""
     folder = tmp_path_factory.mktemp("study") / "run"
-    tables = description(**SMALL, beside=[{"name": "local"}, {"name": "fedprox", "mu": 0.1}], record__plot=False)
+    tables = description(**SMALL, beside=[{"name": "local"}, {"name": "fedprox", "mu": 0.1}], record__plot=False, record__report=True)
     run_all(tables, folder, quiet=True)
     return folder
 
@@ -137,7 +154,7 @@ def test_folders_beside_that_differ_in_more_than_the_method_are_left_out(study: 
 
 
 def test_a_run_that_wants_no_page_has_none(tmp_path: Path) -> None:
-    run_all(description(**SMALL, record__report=False, record__plot=False), tmp_path / "run", quiet=True)
+    run_all(description(**SMALL, record__plot=False), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "report.html").exists()
 
 
@@ -177,8 +194,12 @@ def test_an_unfinished_run_has_a_page_that_says_so(rounds: int, tmp_path: Path) 
 def test_a_failed_run_is_told_with_who_ended_it_and_its_words_are_only_text(tmp_path: Path) -> None:
     run_into(tmp_path / "run", description(**SMALL))
     with Record(tmp_path / "run" / "record.db", resume=True) as record:
-        record.write([("events", "c003", "died", "c003: <script>alert(1)</script>", 0, 0.0),
-                      ("events", "launcher", "failed", "", 0, 0.0)])  # fmt: skip
+        record.write(
+            [
+                ("events", "c003", "died", "c003: <script>alert(1)</script>", 0, 0.0),
+                ("events", "launcher", "failed", "", 0, 0.0),
+            ]
+        )
     html = write_report(tmp_path / "run").read_text()
     assert "this run failed (c003: &lt;script&gt;alert(1)&lt;/script&gt;)" in html
     assert "<script>alert" not in html

@@ -154,10 +154,17 @@ def _flows(
             sent, resent_bytes, missing = sums.get(name, (Amount(), 0, Amount()))
             sums[name] = sent + account.sent, resent_bytes + again, missing + lost
     flows = [
-        Flow(name, sent.messages, sent.payload_bytes, sent.header_bytes, again, missing.messages,
-             missing.payload_bytes + missing.header_bytes)
+        Flow(
+            name,
+            sent.messages,
+            sent.payload_bytes,
+            sent.header_bytes,
+            again,
+            missing.messages,
+            missing.payload_bytes + missing.header_bytes,
+        )
         for name, (sent, again, missing) in sums.items()
-    ]  # fmt: skip
+    ]
     return sorted(flows, key=lambda flow: (-flow.charged_bytes, flow.name))
 
 
@@ -198,5 +205,3 @@ def _castings(reader: Reader, ways: Sequence[Flow]) -> Iterable[Casting]:
 def _share(fates: Sequence[Fate], of: Callable[[Fate], int]) -> float | None:
     whole = sum(map(of, fates))
     return sum(of(fate) for fate in fates if fate.name == USED) / whole if whole else None
-
-

@@ -87,10 +87,15 @@ def pieces_of(reader: Reader) -> list[Piece]:
         starts_ns = [start_ns for start_ns, _, _ in spans.get(client, [])]
         for index, work in enumerate(given):
             is_last = index + 1 == len(given)
-            left = slice(bisect_left(departures_ns, begins_ns[index]),
-                         None if is_last else bisect_left(departures_ns, begins_ns[index + 1]))  # fmt: skip
-            done = spans.get(client, [])[bisect_left(starts_ns, begins_ns[index]):
-                                         None if is_last else bisect_left(starts_ns, begins_ns[index + 1])]  # fmt: skip
+            left = slice(
+                bisect_left(departures_ns, begins_ns[index]),
+                None if is_last else bisect_left(departures_ns, begins_ns[index + 1]),
+            )
+            done = spans.get(client, [])[
+                bisect_left(starts_ns, begins_ns[index]) : None
+                if is_last
+                else bisect_left(starts_ns, begins_ns[index + 1])
+            ]
             until_ns = None if is_last else given[index + 1].departure_ns
             fate = fates[left][-1] if fates[left] else _unanswered(work, done, told.get(client, []), until_ns)
             charged_bytes = work.charged_bytes + sum(one.charged_bytes for one in own[left])

@@ -55,8 +55,10 @@ def distribution(
     if first:
         traces.insert(0, _ranked(first, names, f"{own}, first evaluation", GREY, 2.0, "dot"))
         legend.append(Key(f"{own}, first evaluation", GREY, "dotted"))
-    layout = {"xaxis": axis("clients, from the worst to the best, %", range=[0, 100]),
-              "yaxis": axis("accuracy of a client, %")}  # fmt: skip
+    layout = {
+        "xaxis": axis("clients, from the worst to the best, %", range=[0, 100]),
+        "yaxis": axis("accuracy of a client, %"),
+    }
     about = "Accuracy of each client on its own test data, sorted from the worst client to the best, for each run."
     return Picture(traces, layout, about, 360, legend=legend if len(legend) > 1 else ())
 
@@ -69,25 +71,49 @@ def gains(
     x, y = [100 * other[client] for client in both], [100 * own[client] for client in both]
     low = min([*x, *y], default=0.0)
     low = max(0.0, low - 3)
-    line = {"type": "scatter", "mode": "lines", "x": [low, 101], "y": [low, 101], "hoverinfo": "skip",
-            "line": {"color": GREY, "width": 1.2, "dash": "dot"}}  # fmt: skip
-    together: defaultdict[tuple[float, float], list[str]] = defaultdict(list)
-    for client, place in zip(both, zip(x, y, strict=True), strict=True):
-        together[place].append(names[client])
-    dots = {
-        "type": "scatter", "mode": "markers", "cliponaxis": False, "x": numbers(place[0] for place in together),
-        "y": numbers(place[1] for place in together), "text": [plain(few(found)) for found in together.values()],
-        "marker": {"size": [round(7 * math.sqrt(len(found)), 1) for found in together.values()], "opacity": 0.7,
-                   "color": METHODS[0], "line": {"width": 0}},
-        "hovertemplate": f"{plain(own_name)} %{{y:.1f}} %, {plain(other_name)} %{{x:.1f}} %<br>%{{text}}<extra></extra>",
-    }  # fmt: skip
-    layout = {"xaxis": axis(f"accuracy with {plain(other_name)}, %", range=[low, 101]),
-              "yaxis": axis(f"accuracy with {plain(own_name)}, %", range=[low, 101])}  # fmt: skip
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [low, 101],
+        "y": [low, 101],
+        "hoverinfo": "skip",
+        "line": {"color": GREY, "width": 1.2, "dash": "dot"},
+    }
+    layout = {
+        "xaxis": axis(f"accuracy with {plain(other_name)}, %", range=[low, 101]),
+        "yaxis": axis(f"accuracy with {plain(own_name)}, %", range=[low, 101]),
+    }
+    said = "gain, {} lose, {} are the same. The area of a dot is its number of clients."
     better = sum(high > less for high, less in zip(y, x, strict=True))
     worse = sum(high < less for high, less in zip(y, x, strict=True))
-    caption = f"{better} clients gain, {worse} lose, {len(both) - better - worse} are the same. The area of a dot is its number of clients."
+    caption = f"{better} clients {said.format(worse, len(both) - better - worse)}"
     about = f"Accuracy of each client with {own_name} over its accuracy with {other_name}."
+    dots = _dots(x, y, [names[client] for client in both], own_name, other_name)
     return Picture([line, dots], layout, about, 360, caption=caption)
+
+
+def _dots(x: Sequence[float], y: Sequence[float], names: Sequence[str], own_name: str, other_name: str) -> Json:
+    """A dot for each place, as large as the number of clients there."""
+    together: defaultdict[tuple[float, float], list[str]] = defaultdict(list)
+    for name, place in zip(names, zip(x, y, strict=True), strict=True):
+        together[place].append(name)
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "cliponaxis": False,
+        "x": numbers(place[0] for place in together),
+        "y": numbers(place[1] for place in together),
+        "text": [plain(few(found)) for found in together.values()],
+        "marker": {
+            "size": [round(7 * math.sqrt(len(found)), 1) for found in together.values()],
+            "opacity": 0.7,
+            "color": METHODS[0],
+            "line": {"width": 0},
+        },
+        "hovertemplate": (
+            f"{plain(own_name)} %{{y:.1f}} %, {plain(other_name)} %{{x:.1f}} %<br>%{{text}}<extra></extra>"
+        ),
+    }
 
 
 def _course(
@@ -113,23 +139,38 @@ def _course(
             traces.append(_line(x, worst, f"{label}, worst tenth", colour, 1.1, "dot"))
         weighted = numbers((100 * point.accuracy.weighted for point in curve), 5)
         traces.append(_line(x, weighted, label, colour, width, dash, markers=len(curve) == 1))
-    layout = {"xaxis": axis(title, rangemode="normal" if title == "round" else "tozero"),
-              "yaxis": axis("test accuracy, %", nticks=7), "hovermode": "closest"}  # fmt: skip
+    layout = {
+        "xaxis": axis(title, rangemode="normal" if title == "round" else "tozero"),
+        "yaxis": axis("test accuracy, %", nticks=7),
+        "hovermode": "closest",
+    }
     return Picture(traces, layout, f"Test accuracy of {', '.join(shown)} over {title}.", 300, legend=legend)
 
 
 def _line(
     x: list[float | None], y: list[float | None], name: str, colour: str, width: float, dash: str, markers: bool = False
 ) -> Json:
-    return {"type": "scatter", "mode": "markers" if markers else "lines", "x": x, "y": y, "name": plain(name),
-            "line": {"color": colour, "width": width, "dash": dash}, "marker": {"color": colour, "size": 9},
-            "hovertemplate": f"{plain(name)}<br>%{{y:.1f}} % at %{{x:.4~g}}<extra></extra>"}  # fmt: skip
+    return {
+        "type": "scatter",
+        "mode": "markers" if markers else "lines",
+        "x": x,
+        "y": y,
+        "name": plain(name),
+        "line": {"color": colour, "width": width, "dash": dash},
+        "marker": {"color": colour, "size": 9},
+        "hovertemplate": f"{plain(name)}<br>%{{y:.1f}} % at %{{x:.4~g}}<extra></extra>",
+    }
 
 
 def _band(x: list[float | None], curve: Sequence[Point], colour: str) -> list[Json]:
     """From the worst to the best tenth of clients."""
-    bounds = [numbers((100 * value for value in values), 5) for values in (
-        [point.accuracy.worst_decile for point in curve], [point.accuracy.best_decile for point in curve])]  # fmt: skip
+    bounds = [
+        numbers((100 * value for value in values), 5)
+        for values in (
+            [point.accuracy.worst_decile for point in curve],
+            [point.accuracy.best_decile for point in curve],
+        )
+    ]
     rgb = ",".join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
     edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip"}
     return [edge | {"y": bounds[0]}, edge | {"y": bounds[1], "fill": "tonexty", "fillcolor": f"rgba({rgb},0.16)"}]
@@ -152,17 +193,19 @@ def _caption(shown: Mapping[str, Sequence[Point]]) -> str:
     return " ".join([*said, "Drag to look closer; a double click shows all again."])
 
 
-def _ranked(
-    found: Mapping[int, float], names: Sequence[str], label: str, colour: str, width: float, dash: str
-) -> Json:
+def _ranked(found: Mapping[int, float], names: Sequence[str], label: str, colour: str, width: float, dash: str) -> Json:
     order = sorted(found, key=lambda client: (found[client], client))
     share = [100 * (place + 0.5) / len(order) for place in range(len(order))]
     return {
-        "type": "scatter", "mode": "lines" if len(order) > 1 else "markers", "x": numbers(share),
-        "y": numbers((100 * found[client] for client in order), 5), "text": [names[client] for client in order],
-        "line": {"color": colour, "width": width, "dash": dash, "shape": "linear"}, "marker": {"color": colour, "size": 9},
+        "type": "scatter",
+        "mode": "lines" if len(order) > 1 else "markers",
+        "x": numbers(share),
+        "y": numbers((100 * found[client] for client in order), 5),
+        "text": [names[client] for client in order],
+        "line": {"color": colour, "width": width, "dash": dash, "shape": "linear"},
+        "marker": {"color": colour, "size": 9},
         "hovertemplate": f"{plain(label)}<br>%{{text}}: %{{y:.1f}} %<extra></extra>",
-    }  # fmt: skip
+    }
 
 
 def _thinned(curve: Sequence[Point]) -> Sequence[Point]:

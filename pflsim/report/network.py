@@ -18,7 +18,7 @@ _WIDTHS_PX = (0.6, 1.2, 2.0, 3.0, 4.2)
 def graph(
     weights: np.ndarray, values: np.ndarray, what: str, unit: str, sent_bytes: np.ndarray, names: Sequence[str]
 ) -> Picture:
-    """The graph of weights [N, N], nodes coloured by `values` [N] (nan: none), edges as thick as bytes [N, N] on them."""
+    """The graph of weights [N, N], nodes coloured by `values` [N] (nan: none), edges by bytes [N, N]."""
     placed = positions(weights)
     pairs = edges(np.maximum(weights, weights.T))
     both = np.array([sent_bytes[k, other] + sent_bytes[other, k] for k, other in pairs], dtype=np.float64)
@@ -26,12 +26,22 @@ def graph(
     traces = _edges(placed, [pairs[at] for at in kept], both[kept])
     known = np.isfinite(values)
     nodes: Json = {
-        "type": "scatter", "mode": "markers", "x": numbers(placed[:, 0]), "y": numbers(placed[:, 1]),
-        "text": [plain(name) for name in names], "customdata": numbers(values, 4),
-        "marker": {"size": _node_px(placed), "color": numbers(values, 5), "colorscale": SCALE, "showscale": bool(known.any()),
-                   "colorbar": colour_bar(f"{what}, {unit}"), "line": {"width": 1, "color": "rgba(128,128,128,0.9)"}},
+        "type": "scatter",
+        "mode": "markers",
+        "x": numbers(placed[:, 0]),
+        "y": numbers(placed[:, 1]),
+        "text": [plain(name) for name in names],
+        "customdata": numbers(values, 4),
+        "marker": {
+            "size": _node_px(placed),
+            "color": numbers(values, 5),
+            "colorscale": SCALE,
+            "showscale": bool(known.any()),
+            "colorbar": colour_bar(f"{what}, {unit}"),
+            "line": {"width": 1, "color": "rgba(128,128,128,0.9)"},
+        },
         "hovertemplate": f"%{{text}}<br>{what}: %{{customdata:.4~g}} {unit}<extra></extra>",
-    }  # fmt: skip
+    }
     layout = {"xaxis": bare_axis(), "yaxis": bare_axis(scaleanchor="x"), "margin": {"l": 8, "r": 8, "t": 8, "b": 8}}
     said = "The thicker an edge, the more bytes passed it." if both.any() else ""
     said += f" The {len(kept)} busiest of {len(pairs)} edges." if len(kept) < len(pairs) else ""
@@ -39,15 +49,23 @@ def graph(
 
 
 def edge_heat(values: np.ndarray, names: Sequence[str], what: str, unit: str, axes: tuple[str, str]) -> Picture | None:
-    """A number for each ordered pair of peers [N, N] (nan: none); None where pairs are too many to be seen, or all are 0."""
+    """A number for each ordered pair of peers [N, N] (nan: none); None if they are too many, or all 0."""
     if len(names) > _MOST_CELLS or not np.nan_to_num(values).any():
         return None
     shown = [plain(name) for name in names]
-    trace = {"type": "heatmap", "x": shown, "y": shown, "z": [numbers(row, 4) for row in values], "colorscale": SCALE,
-             "reversescale": True, "zmin": 0, "zmax": float(np.nanmax(values)), "colorbar": colour_bar(f"{what}, {unit}"),
-             "hovertemplate": f"{axes[0]} %{{y}}, {axes[1]} %{{x}}<br>%{{z:.4~g}} {unit}<extra></extra>"}  # fmt: skip
-    layout = {"xaxis": axis(axes[1], type="category", nticks=12, showgrid=False),
-              "yaxis": rows_axis(shown, axes[0])}  # fmt: skip
+    trace = {
+        "type": "heatmap",
+        "x": shown,
+        "y": shown,
+        "z": [numbers(row, 4) for row in values],
+        "colorscale": SCALE,
+        "reversescale": True,
+        "zmin": 0,
+        "zmax": float(np.nanmax(values)),
+        "colorbar": colour_bar(f"{what}, {unit}"),
+        "hovertemplate": f"{axes[0]} %{{y}}, {axes[1]} %{{x}}<br>%{{z:.4~g}} {unit}<extra></extra>",
+    }
+    layout = {"xaxis": axis(axes[1], type="category", nticks=12, showgrid=False), "yaxis": rows_axis(shown, axes[0])}
     return Picture([trace], layout, f"{what} for each pair of peers.", min(620, 110 + 11 * len(names)))
 
 
@@ -62,9 +80,14 @@ def consensus(course: Sequence[tuple[int, float]]) -> Picture:
     """How far the models of peers are from each other, over rounds; logarithmic where it pays."""
     distances = [distance for _, distance in course]
     is_wide = min(distances) > 0 and max(distances) > 10 * min(distances)
-    trace = {"type": "scatter", "mode": "lines+markers" if len(course) < 40 else "lines",
-             "x": [round for round, _ in course], "y": numbers(distances, 5), "line": {"color": METHODS[0], "width": 2.4},
-             "hovertemplate": "round %{x}<br>%{y:.4~g}<extra></extra>"}  # fmt: skip
+    trace = {
+        "type": "scatter",
+        "mode": "lines+markers" if len(course) < 40 else "lines",
+        "x": [round for round, _ in course],
+        "y": numbers(distances, 5),
+        "line": {"color": METHODS[0], "width": 2.4},
+        "hovertemplate": "round %{x}<br>%{y:.4~g}<extra></extra>",
+    }
     look = {"type": "log", "dtick": 1} if is_wide else {"rangemode": "tozero"}
     layout = {"xaxis": axis("round of each peer"), "yaxis": axis("consensus distance", **look)}
     caption = "The mean over peers of ‖w − w̄‖², the squared distance of a model w from the mean w̄ of all."
@@ -96,6 +119,14 @@ def _edges(placed: np.ndarray, pairs: Sequence[tuple[int, int]], both: np.ndarra
         if x:
             scale = 1.0 if len(pairs) < 400 else 0.6
             line = {"color": "rgba(128,128,128,0.55)", "width": scale * width, "simplify": False}
-            found.append({"type": "scatter", "mode": "lines", "x": numbers(x, 4), "y": numbers(y, 4), "line": line,
-                          "hoverinfo": "skip"})  # fmt: skip
+            found.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "x": numbers(x, 4),
+                    "y": numbers(y, 4),
+                    "line": line,
+                    "hoverinfo": "skip",
+                }
+            )
     return found

@@ -1,4 +1,4 @@
-"""Builds a page: `page(title, sections)` gives one HTML file that needs nothing else, on paper and screens of any width.
+"""Builds a page: `page(title, sections)` gives one HTML file that needs nothing else, for paper and any screen.
 
 A section has parts: pictures (alone or several in a grid), tables, paragraphs, lists, and text that is folded away. All
 text is escaped. The library that draws the pictures is embedded once, compressed, and only if there is one to draw.
@@ -116,13 +116,19 @@ def page(title: str, sections: Sequence[Section], subtitle: str = "", head: Sequ
         pictures.append(picture.figure())
         return len(pictures) - 1
 
-    body = _environment().get_template("body.html.jinja").render(
-        title=title, subtitle=subtitle, head=head, sections=sections, number=number
-    )  # fmt: skip
+    body = (
+        _environment()
+        .get_template("body.html.jinja")
+        .render(title=title, subtitle=subtitle, head=head, sections=sections, number=number)
+    )
     drawn = {"pictures": packed(json.dumps(pictures, separators=(",", ":"), allow_nan=False)), "library": _library()}
-    return _environment().get_template("page.html.jinja").render(
-        title=title, body=body, style=_file("style.css"), script=_file("page.js"), **(drawn if pictures else {})
-    )  # fmt: skip
+    return (
+        _environment()
+        .get_template("page.html.jinja")
+        .render(
+            title=title, body=body, style=_file("style.css"), script=_file("page.js"), **(drawn if pictures else {})
+        )
+    )
 
 
 def packed(text: str) -> str:

@@ -1,7 +1,7 @@
 """A picture of a page: traces and layout as plotly.js takes them, with what all pictures of a page have in common.
 
-They are plain values (https://plotly.com/javascript/reference), because building them from plotly's Python classes takes
-longer than drawing them; the tests check them against plotly's schema. Colours are those of `pflsim.record.plot`, which
+They are plain values (https://plotly.com/javascript/reference), because plotly's Python classes take longer to build
+than drawing them; the tests check them against plotly's schema. Colours are those of `pflsim.record.plot`, which
 colour-blind readers can tell apart; whatever is neither black nor white is readable on light and on dark paper.
 """
 
@@ -53,8 +53,17 @@ class Picture:
 
 def axis(title: str = "", **more: Any) -> Json:
     """An axis in the style of all pages; `title` is what it shows, with the unit."""
-    look = {"gridcolor": GRID, "linecolor": LINE, "tickcolor": LINE, "ticks": "outside", "ticklen": 4, "showline": True,
-            "zeroline": False, "automargin": True, "title": {"text": title, "standoff": 8}}  # fmt: skip
+    look = {
+        "gridcolor": GRID,
+        "linecolor": LINE,
+        "tickcolor": LINE,
+        "ticks": "outside",
+        "ticklen": 4,
+        "showline": True,
+        "zeroline": False,
+        "automargin": True,
+        "title": {"text": title, "standoff": 8},
+    }
     return _merged(look, more)
 
 
@@ -65,8 +74,20 @@ def bare_axis(**more: Any) -> Json:
 
 def rows_axis(names: Sequence[str], title: str = "") -> Json:
     """A vertical axis with a row for each name, the first on top; where they are many, some are named."""
-    return axis(title, type="category", categoryorder="array", categoryarray=list(names), autorange=False, showgrid=False,
-                range=[len(names) - 0.5, -0.5], fixedrange=True, ticks="", showline=False, nticks=45, ticklabelstandoff=5)  # fmt: skip
+    return axis(
+        title,
+        type="category",
+        categoryorder="array",
+        categoryarray=list(names),
+        autorange=False,
+        showgrid=False,
+        range=[len(names) - 0.5, -0.5],
+        fixedrange=True,
+        ticks="",
+        showline=False,
+        nticks=45,
+        ticklabelstandoff=5,
+    )
 
 
 def colour_bar(title: str) -> Json:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from pflsim.record.cost import RoundCost
 from pflsim.record.sizes import unit_of
-from pflsim.report.picture import BLUE, COLOURS, ORANGE, Key, Picture, axis, numbers, plain, rows_axis
+from pflsim.report.picture import BLUE, METHODS, ORANGE, Key, Picture, axis, numbers, plain, rows_axis
 
 _MOST_ROUNDS = 400
 
@@ -14,17 +14,33 @@ def by_client(sent: Mapping[str, int], received: Mapping[str, int], clients: Seq
     """Bytes that these clients sent and received, `of` so many in all."""
     unit, bytes_per_unit = unit_of(max((sent[one] + received[one] for one in clients), default=0))
     traces = [
-        {"type": "bar", "orientation": "h", "y": [plain(one) for one in clients], "name": what,
-         "x": numbers((found[one] / bytes_per_unit for one in clients), 4), "marker": {"color": colour},
-         "hovertemplate": f"%{{y}} {what} %{{x:.3~g}} {unit}<extra></extra>"}
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": [plain(one) for one in clients],
+            "name": what,
+            "x": numbers((found[one] / bytes_per_unit for one in clients), 4),
+            "marker": {"color": colour},
+            "hovertemplate": f"%{{y}} {what} %{{x:.3~g}} {unit}<extra></extra>",
+        }
         for what, found, colour in (("sent", sent, ORANGE), ("received", received, BLUE))
-    ]  # fmt: skip
-    layout = {"barmode": "stack", "bargap": 0.18, "yaxis": rows_axis([plain(one) for one in clients]),
-              "xaxis": axis(f"payload and headers, {unit}")}  # fmt: skip
+    ]
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.18,
+        "yaxis": rows_axis([plain(one) for one in clients]),
+        "xaxis": axis(f"payload and headers, {unit}"),
+    }
     caption = f"The {len(clients)} busiest of {of} clients." if len(clients) < of else ""
-    return Picture(traces, layout, "Bytes that each client sent and received.", 70 + 17 * max(3, len(clients)),
-                   title="By client", caption=caption,
-                   legend=[Key("sent", ORANGE), Key("received", BLUE)])  # fmt: skip
+    return Picture(
+        traces,
+        layout,
+        "Bytes that each client sent and received.",
+        70 + 17 * max(3, len(clients)),
+        title="By client",
+        caption=caption,
+        legend=[Key("sent", ORANGE), Key("received", BLUE)],
+    )
 
 
 def over_rounds(rounds: Sequence[RoundCost], kinds: Mapping[str, Counter[int]]) -> Picture | None:
@@ -37,12 +53,23 @@ def over_rounds(rounds: Sequence[RoundCost], kinds: Mapping[str, Counter[int]]) 
     traces, legend = [], []
     for index, (kind, found) in enumerate(sorted(kinds.items())):
         sums = [sum(found[one.round] for one in rounds[at : at + width]) for at in range(0, len(rounds), width)]
-        colour = COLOURS[index % (len(COLOURS) - 1)]
-        traces.append({"type": "bar", "x": numbers_of, "y": numbers((one / bytes_per_unit for one in sums), 4),
-                       "name": plain(kind), "marker": {"color": colour, "line": {"width": 0}},
-                       "hovertemplate": f"{plain(kind)}, round %{{x}}<br>%{{y:.3~g}} {unit}<extra></extra>"})  # fmt: skip
+        colour = METHODS[index % len(METHODS)]
+        traces.append(
+            {
+                "type": "bar",
+                "x": numbers_of,
+                "y": numbers((one / bytes_per_unit for one in sums), 4),
+                "name": plain(kind),
+                "marker": {"color": colour, "line": {"width": 0}},
+                "hovertemplate": f"{plain(kind)}, round %{{x}}<br>%{{y:.3~g}} {unit}<extra></extra>",
+            }
+        )
         legend.append(Key(kind, colour))
     each = "round" if width == 1 else f"{width} rounds, from"
-    layout = {"barmode": "stack", "bargap": 0.12, "xaxis": axis(each, showgrid=False),
-              "yaxis": axis(f"payload and headers, {unit}")}  # fmt: skip
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.12,
+        "xaxis": axis(each, showgrid=False),
+        "yaxis": axis(f"payload and headers, {unit}"),
+    }
     return Picture(traces, layout, "Bytes of each round, by kind.", 270, title="By round", legend=legend)
