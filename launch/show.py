@@ -36,13 +36,13 @@ def show_results(results: Sequence[Result]) -> None:
     console = Screen()
     console.print(comparison_table([result.summary for result in results], console.width))
     for result in results:
-        for remark in _remarks(result.summary):
+        for remark in remarks(result.summary):
             console.print(f"{result.summary['algorithm']}: {remark}")
     for result in results:
         console.print(f"results of {result.summary['algorithm']}: {result.directory}", soft_wrap=True)
 
 
-def _remarks(summary: Mapping[str, Any]) -> list[str]:
+def remarks(summary: Mapping[str, Any]) -> list[str]:
     """What the table does not show and nobody should miss."""
     remarks = [f"warning: {warning}" for warning in summary.get("warnings", [])]
     rejected = summary.get("rejected_uploads", 0)

@@ -81,6 +81,6 @@ def test_watts_that_cannot_be_are_refused(power: Any, key: str, said: str) -> No
 
 
 def test_energy_needs_the_spans() -> None:
-    given = tables(power=POWER) | {"record": {"spans": False}}
+    given = tables(power=POWER) | {"record": {"spans": False, "report": False}}
     with pytest.raises(DescriptionError, match=r"devices\.power"):
         Study(validate(given), b"8 bytes.")

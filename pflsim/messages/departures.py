@@ -6,7 +6,7 @@ sender, once and for all: it takes its place on the uplink in any case, and may 
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgpack
@@ -20,6 +20,7 @@ from pflsim.timing.faults import Faults
 from pflsim.timing.links import Links, wire_bytes
 
 Sizes = tuple[int, int, int]
+Burst = tuple[int, int, int, int]
 
 
 class Departure(NamedTuple):
@@ -139,6 +140,19 @@ class Departures:
         if encoded is None or [d[0] for d in encoded[0]] != list(tensors):
             encoded = self._encoded[key] = wire.tensor_frames(tensors)
         return encoded
+
+
+def burst_of(departures: Iterable[Departure]) -> Burst | None:
+    """Of the messages with tensors among these, which left at one instant: how many there are, their payload bytes,
+    how many payloads differ, and the bytes of these; None if there are fewer than two.
+
+    Payloads are equal if they are the same frames, see `Departures`: then one copy, sent to many at a time, would do.
+    """
+    carrying = [one for one in departures if one.message.channel == "data" and len(one.frames) > 2]
+    if len(carrying) < 2:
+        return None
+    distinct = {tuple(map(id, one.frames[2:])): one.sizes[0] for one in carrying}
+    return len(carrying), sum(one.sizes[0] for one in carrying), len(distinct), sum(distinct.values())
 
 
 def frame_sizes(frames: Sequence[Frame]) -> Sizes:
