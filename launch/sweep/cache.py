@@ -36,7 +36,7 @@ def key_of(description: Description) -> str:
     run = tables["run"]
     left_out = NOT_THE_RESULT if description.time.mode == "virtual" else ("name",)
     tables["run"] = {key: value for key, value in run.items() if key not in left_out}
-    tables["record"] = {key: value for key, value in tables["record"].items() if key not in ("plot", "trace")}
+    tables["record"] = {key: value for key, value in tables["record"].items() if key not in ("plot", "report", "trace")}
     made_of = {
         "description": tables,
         "files": sorted(_contents(tables)),
