@@ -21,7 +21,7 @@ from pflsim.learning.training import Training
 from pflsim.schedules.sync import Sync
 from pflsim.spec import Description, Run, Stop, client_names, override_value, read, validate, with_algorithm
 from pflsim.study import Study
-from pflsim.sweep import read_sweep
+from pflsim.sweep import Column, Row, SweepTable, Tuning, read_sweep
 from pflsim.timing import devices, links
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -163,6 +163,13 @@ def test_the_readme_names_every_key_of_a_run_description() -> None:
     assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", documented)] == []
 
 
+def test_the_readme_names_every_key_of_a_sweep() -> None:
+    tables = [SweepTable, Column, Row, Tuning]
+    documented = README[README.index("## Many runs") : README.index("## Run descriptions")]
+    keys = {key for table in tables for key in table.model_fields}
+    assert [key for key in sorted(keys) if f"`{key}`" not in documented] == []
+
+
 def test_the_readme_names_every_preset_method_and_description() -> None:
     names = [*links.PRESETS, *devices.PRESETS, *(f"launch/runs/{path.name}" for path in FILES)]
     assert [name for name in names if name not in README] == []
@@ -194,6 +201,16 @@ def test_the_description_in_the_readme_runs_as_it_stands(tmp_path: Path) -> None
     (tmp_path / "shown.toml").write_text(shown.group(1), encoding="utf-8")
     tables = shortened(read(tmp_path / "shown.toml"))
     assert [run_sequentially(Study(validate(one), b"tried")).finished()["rounds"] for one in methods(tables)] == [2, 2]
+
+
+def test_the_sweep_in_the_readme_is_valid_on_the_description_there(tmp_path: Path) -> None:
+    description = re.search(r"```toml\n(links = .*?)```", README, re.DOTALL)
+    shown = re.search(r"```toml\n(\[sweep\]\n.*?)```", README, re.DOTALL)
+    assert description is not None and shown is not None
+    (tmp_path / "other.toml").write_text(description.group(1), encoding="utf-8")
+    (tmp_path / "shown.toml").write_text(shown.group(1), encoding="utf-8")
+    ditto, fine_tuned = read_sweep(tmp_path / "shown.toml").cells
+    assert len(ditto.trials) == len(fine_tuned.trials) == 6 and ditto.paper == 95.65
 
 
 @pytest.mark.parametrize("table", ["devices", "links"])

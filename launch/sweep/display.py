@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TextIO
@@ -10,6 +11,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+
+_REFRESH_S = 0.5
 
 
 class Pace:
@@ -37,6 +40,7 @@ class Display:
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._stream, self._quiet = stream or sys.stderr, quiet
         self._live: Live | None = None
+        self._shown_s = -math.inf
         if not quiet and self._stream.isatty() and os.environ.get("TERM") != "dumb":
             console = Console(file=self._stream, highlight=False)
             self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
@@ -51,10 +55,15 @@ class Display:
         else:
             print(line, file=self._stream, flush=True)
 
+    def is_due(self) -> bool:
+        """Whether what runs now should be shown again: on a terminal only, and not too often."""
+        return self._live is not None and time.monotonic() - self._shown_s >= _REFRESH_S
+
     def running(self, labels: Sequence[str], done: int, all_runs: int, remaining_s: float) -> None:
         """What runs now; shown on a terminal only."""
         if self._live is None:
             return
+        self._shown_s = time.monotonic()
         lines = [Text(f"{done}/{all_runs} runs done{eta(remaining_s)}", style="bold")]
         lines += [Text(f"  {label}", style="dim", no_wrap=True, overflow="ellipsis") for label in labels]
         self._live.update(Text("\n").join(lines), refresh=True)

@@ -80,10 +80,10 @@ class Plan:
         """What came of a run; None if it is not there yet."""
         if run.key in self.failed:
             return self.failed[run.key]
-        if not self._cache.holds(run.key):
-            return None
         asked = (run.key, run.cell.row.model, run.purpose)
         if asked not in self._read:
+            if not self._cache.holds(run.key):
+                return None
             read = read_validation if run.purpose == "trial" else read_test
             self._read[asked] = read(self._cache.place(run.key), run.cell.row.model, self.sweep.file.sweep.report)
         return self._read[asked]

@@ -58,6 +58,10 @@ class Pool:
         """What runs now, the longest first."""
         return [job for job, _ in self._running.values()]
 
+    def elapsed_s(self) -> list[tuple[Job, float]]:
+        """The same, each with how long it has run."""
+        return [(job, time.monotonic() - began_s) for job, began_s in self._running.values()]
+
     def has_room(self, job: Job) -> bool:
         """Whether `job` may start beside what runs."""
         if not self._running:

@@ -103,19 +103,22 @@ class Sweeping:
         self._display.say(f"{counted} {run.label}: {how}{told}{why}{eta(self._remaining_s(pool))}")
 
     def _remaining_s(self, pool: Pool) -> float:
-        running = [job.run for job in pool.running]
-        known = [self._pace.expected_s(*run.cell.at) for run in (*self._waiting, *running)]
+        """As long as runs of the same cells took, and those that nobody has planned yet like those of their column."""
+        running = [max(0.0, self._pace.expected_s(*job.run.cell.at) - gone_s) for job, gone_s in pool.elapsed_s()]
+        waiting = [self._pace.expected_s(*run.cell.at) for run in self._waiting]
         unknown = [
             self._pace.expected_s(*cell.at)
             for cell in self._cells
             if self._plan.reported(cell) is None
             for _ in self._plan.sweep.seeds
         ]
-        every = [*known, *unknown]
+        every = [*running, *waiting, *unknown]
         return total_s(every, self._most) if every else math.nan
 
     def _show(self, pool: Pool) -> None:
-        labels = [job.run.label for job in pool.running]
+        if not self._display.is_due():
+            return
+        labels = [f"{job.run.label}, {gone_s:.0f} s" for job, gone_s in pool.elapsed_s()]
         left = self._plan.remaining(self._cells)
         self._display.running(labels, self._done, self._done + left, self._remaining_s(pool))
 
