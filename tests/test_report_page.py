@@ -122,7 +122,9 @@ def test_the_timeline_has_every_stretch_of_computing(tmp_path: Path) -> None:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of two methods beside its own, as it lies on the disk."""
     folder = tmp_path_factory.mktemp("study") / "run"
-    tables = description(**SMALL, beside=[{"name": "local"}, {"name": "fedprox", "mu": 0.1}], record__plot=False, record__report=True)
+    tables = description(
+        **SMALL, beside=[{"name": "local"}, {"name": "fedprox", "mu": 0.1}], record__plot=False, record__report=True
+    )
     run_all(tables, folder, quiet=True)
     return folder
 
