@@ -1,4 +1,4 @@
-"""The command line: `pflsim run`, `check`, `sweep`, `compare`, `explain`, `report`, `cost`, `verify`, `retime`, `list`.
+"""The command line: `pflsim run`, `check`, `sweep`, `compare`, `explain`, `report`, `cost`, `watch`, `verify`, `retime`, `list`.
 
 Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupted.
 """
@@ -98,6 +98,15 @@ def report(directory: Path, out: Path | None) -> None:
     from launch.report import write_report
 
     print(f"report: {write_report(directory, out)}")
+
+
+@pflsim.command()
+@_directory
+def watch(directory: Path) -> None:
+    """Show a run while it goes on, or what became of it: rounds, accuracy, clients, bytes, memory. Press q to leave."""
+    from launch.watch import watch
+
+    watch(directory)
 
 
 @pflsim.command()

@@ -4,6 +4,7 @@ A piece of work begins when a WORK leaves the server and comprises what its clie
 reaches it. It was of use if its RESULT was folded in.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -62,6 +63,17 @@ class _Message(NamedTuple):
     reason: str  # why it was dropped
 
 
+class _Span(NamedTuple):
+    start_ns: int
+    took_ns: int
+    what: str
+
+
+class _Event(NamedTuple):
+    at_ns: int
+    what: str
+
+
 def by_fate(pieces: Iterable[Piece]) -> list[Fate]:
     """The pieces summed up, those of use first."""
     sums: dict[str, list[int]] = {}
@@ -78,32 +90,34 @@ def pieces_of(reader: Reader) -> list[Piece]:
         return list(_of_peers(reader))
     works, answers = _messages(reader, SERVER), _messages(reader, None)
     spans, told, end_ns = _spans(reader), _events(reader), _end_ns(reader)
-    found: list[Piece] = []
-    for client, given in sorted(works.items()):
-        fates = _fates(answers.get(client, []), told.get(client, []), end_ns)
-        begins_ns = [one.arrival_ns if one.arrival_ns is not None else one.departure_ns for one in given]
-        own = answers.get(client, [])
-        departures_ns = [one.departure_ns for one in own]
-        starts_ns = [start_ns for start_ns, _, _ in spans.get(client, [])]
-        for index, work in enumerate(given):
-            is_last = index + 1 == len(given)
-            left = slice(
-                bisect_left(departures_ns, begins_ns[index]),
-                None if is_last else bisect_left(departures_ns, begins_ns[index + 1]),
-            )
-            done = spans.get(client, [])[
-                bisect_left(starts_ns, begins_ns[index]) : None
-                if is_last
-                else bisect_left(starts_ns, begins_ns[index + 1])
-            ]
-            until_ns = None if is_last else given[index + 1].departure_ns
-            fate = fates[left][-1] if fates[left] else _unanswered(work, done, told.get(client, []), until_ns)
-            charged_bytes = work.charged_bytes + sum(one.charged_bytes for one in own[left])
-            found.append(Piece(client, work.round, fate, charged_bytes, sum(took_ns for _, took_ns, _ in done)))
-    return found
+    return [
+        piece
+        for client, given in sorted(works.items())
+        for piece in _of_client(given, answers.get(client, []), spans.get(client, []), told.get(client, []), end_ns)
+    ]
 
 
-def _fates(answers: list[_Message], told: list[tuple[int, str]], end_ns: int) -> list[str]:
+def _of_client(
+    works: list[_Message], answers: list[_Message], spans: list[_Span], told: list[_Event], end_ns: int
+) -> Iterator[Piece]:
+    """The pieces of work of one client; each lasts until the next one has come in."""
+    fates = _fates(answers, told, end_ns)
+    left_ns, starts_ns = [one.departure_ns for one in answers], [one.start_ns for one in spans]
+    bounds = [one.departure_ns if one.arrival_ns is None else one.arrival_ns for one in works] + [math.inf]
+    handed_ns = [one.departure_ns for one in works] + [math.inf]
+    for index, work in enumerate(works):
+        sent, done = (_within(times_ns, bounds[index], bounds[index + 1]) for times_ns in (left_ns, starts_ns))
+        fate = fates[sent][-1] if fates[sent] else _unanswered(work, spans[done], told, handed_ns[index + 1])
+        charged_bytes = work.charged_bytes + sum(one.charged_bytes for one in answers[sent])
+        yield Piece(work.client, work.round, fate, charged_bytes, sum(one.took_ns for one in spans[done]))
+
+
+def _within(times_ns: list[int], since_ns: float, until_ns: float) -> slice:
+    """Where, in times that ascend, those from `since_ns` on and before `until_ns` are."""
+    return slice(bisect_left(times_ns, since_ns), bisect_left(times_ns, until_ns))
+
+
+def _fates(answers: list[_Message], told: list[_Event], end_ns: int) -> list[str]:
     """What became of each answer of a client, by departure."""
     fates = [_fate(one, end_ns) for one in answers]
     arrived = sorted((one.arrival_ns, index) for index, one in enumerate(answers) if one.arrival_ns is not None)
@@ -122,14 +136,11 @@ def _fate(answer: _Message, end_ns: int) -> str:
     return USED if answer.arrival_ns <= end_ns else UNFINISHED
 
 
-def _unanswered(
-    work: _Message, done: list[tuple[int, int, str]], told: list[tuple[int, str]], until_ns: int | None
-) -> str:
-    if any(what == CANCELLED for _, _, what in done):
+def _unanswered(work: _Message, done: list[_Span], told: list[_Event], until_ns: float) -> str:
+    """What became of work to which no answer left before the next one was handed out at `until_ns`."""
+    if any(one.what == CANCELLED for one in done):
         return CANCELLED
-    times_ns = [at_ns for at_ns, what in told if what == CANCELLED]
-    following = bisect_right(times_ns, work.departure_ns)
-    if following < len(times_ns) and (until_ns is None or times_ns[following] <= until_ns):
+    if any(one.what == CANCELLED and work.departure_ns < one.at_ns <= until_ns for one in told):
         return CANCELLED
     return UNFINISHED if work.arrival_ns is not None else LOST
 
@@ -153,25 +164,26 @@ def _messages(reader: Reader, sender: str | None) -> Mapping[str, list[_Message]
     return found
 
 
-def _spans(reader: Reader) -> Mapping[str, list[tuple[int, int, str]]]:
-    """By client, (start, length, what) of its computing."""
-    select = f"""
-        SELECT actor, start_ns, end_ns - start_ns, what FROM spans
-        WHERE what IN ({", ".join("?" * len(_COMPUTING))}) ORDER BY start_ns, rowid"""
-    found: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
+def _spans(reader: Reader) -> Mapping[str, list[_Span]]:
+    """By client, its computing."""
+    places = ", ".join("?" * len(_COMPUTING))
+    select = (
+        f"SELECT actor, start_ns, end_ns - start_ns, what FROM spans WHERE what IN ({places}) ORDER BY start_ns, rowid"
+    )
+    found: defaultdict[str, list[_Span]] = defaultdict(list)
     for actor, *span in reader.query(select, *_COMPUTING):
-        found[actor].append((span[0], span[1], span[2]))
+        found[actor].append(_Span(*span))
     return found
 
 
-def _events(reader: Reader) -> Mapping[str, list[tuple[int, str]]]:
-    """By client, (time, what) of all that the server did not take of it."""
+def _events(reader: Reader) -> Mapping[str, list[_Event]]:
+    """By client, what the server did not take of it."""
     select = """
         SELECT actor, simulated_ns, what FROM events WHERE what IN (?, ?, ?, ?)
         ORDER BY simulated_ns, rowid"""
-    found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for actor, at_ns, what in reader.query(select, *_ON_ARRIVAL, CANCELLED):
-        found[actor].append((at_ns, what))
+    found: defaultdict[str, list[_Event]] = defaultdict(list)
+    for actor, *event in reader.query(select, *_ON_ARRIVAL, CANCELLED):
+        found[actor].append(_Event(*event))
     return found
 
 

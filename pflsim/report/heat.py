@@ -6,7 +6,7 @@ from pflsim.report.picture import METHODS, SCALE, Json, Key, Picture, axis, colo
 
 _MOST_COLUMNS = 150
 _MOST_COLOURS = 12
-_MORE = ("#882255", "#999933", "#44AA99", "#332288", "#AA4499")
+_MORE = ("#AA3377", "#999933", "#44AA99", "#8877DD", "#B8860B")
 NONE = -1
 """The label of a client that is in no cluster yet."""
 
