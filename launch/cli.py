@@ -1,4 +1,4 @@
-"""The command line: `pflsim run`, `check`, `sweep`, `compare`, `explain`, `report`, `cost`, `watch`, `verify`, `retime`, `list`.
+"""The command line: one function for each command, such as `pflsim run`, `sweep` and `explain`.
 
 Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupted.
 """
