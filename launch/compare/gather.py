@@ -17,7 +17,7 @@ from pflsim.sweep import Report, in_words
 
 Seed = tuple[int, int, int]
 """Of the data, the initial model, and training."""
-_DONE = "done"
+_DONE, _NOT_RUN = "done", "not run"
 _MOST_APART = 3
 """Runs that differ in more settings than that are told apart by a folder."""
 
@@ -105,13 +105,20 @@ def _take(folder: Path, found: Gathered) -> None:
 
 def _take_sweep(place: Path, found: Gathered) -> None:
     report = read(place / "sweep.toml").get("sweep", {}).get("report", "last")
+    not_run, missing = 0, defaultdict[tuple[str, str, str], list[str]](list)
     with (place / "runs.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["status"] == _DONE:
                 result = Result.open(Path(row["folder"]))
                 found.runs.append(Run(result, row["row"], row["column"], row["model"], report))
+            elif row["status"] == _NOT_RUN:
+                not_run += 1
             else:
-                found.left_out.append(f"{row['row']}, {row['column']}, seed {row['seed']}: {row['status']}")
+                missing[row["row"], row["column"], row["status"]].append(row["seed"])
+    for (name, column, status), seeds in missing.items():
+        found.left_out.append(f"{name}, {column}, seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: {status}")
+    if not_run:
+        found.left_out.append(f"{not_run} runs of {place} that were not run yet")
 
 
 def _each_once(runs: Sequence[Run]) -> list[Run]:

@@ -8,6 +8,7 @@ from launch.sweep.cache import Cache
 from launch.sweep.display import Display
 from launch.sweep.figures import figures, is_whole
 from launch.sweep.files import write_all
+from launch.sweep.page import sweep_page
 from launch.sweep.plan import Plan
 from launch.sweep.show import show_plan, show_table
 from launch.sweep.sweeping import Sweeping
@@ -51,6 +52,7 @@ def sweep(path: Path, options: Options) -> bool:
     finally:
         display.close()
         write_all(plan, cache, directory)
+        (directory / "sweep.html").write_text(sweep_page(plan), encoding="utf-8")
     show_table(plan)
     other = [run for cell in cells for run in plan.reported(cell) or () if cache.holds(run.key)]
     other = [run for run in other if cache.is_of_other_code(run.key)]
