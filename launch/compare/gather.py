@@ -108,7 +108,7 @@ def _take_sweep(place: Path, found: Gathered) -> None:
     with (place / "runs.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["status"] == _DONE:
-                result = Result.open(Path(row["folder"]))
+                result = Result.open(place / row["folder"])
                 found.runs.append(Run(result, row["row"], row["column"], row["model"], report))
             else:
                 found.left_out.append(f"{row['row']}, {row['column']}, seed {row['seed']}: {row['status']}")
