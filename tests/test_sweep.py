@@ -1,5 +1,6 @@
 """A sweep's file: what it stands for, what is refused before anything runs, how it tunes, and how its table looks."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from launch.sweep.cache import Cache, key_of
+from launch.sweep.cache import NOTE, Cache, key_of
 from launch.sweep.display import Pace, eta, total_s
 from launch.sweep.figures import figures, trials_in_words
 from launch.sweep.files import as_toml, latex, markdown, table_rows
@@ -20,6 +21,7 @@ from pflsim.record.accuracy import over_clients
 from pflsim.spec import validate
 from pflsim.sweep import in_words, made_sweep, read_sweep
 from tests.launching import BASE, description
+from tests.recorded import finished_in
 
 PLAIN = {key: value for key, value in BASE.items() if key != "topology"}
 
@@ -175,6 +177,25 @@ def test_a_changed_file_makes_another_run(tmp_path: Path) -> None:
     before = key_of(validate(given))
     graph.write_text("k,l\n0,1\n1,2\n0,3\n")
     assert key_of(validate(given)) != before
+
+
+def test_a_new_option_voids_no_run_and_a_changed_default_does(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    key = cache.key_of(validate(description()))
+    place = tmp_path / key
+    finished_in(place, description(run__name="older"))
+    assert not cache.holds(key), "it has no note of being done"
+    (place / NOTE).write_text('{"code": "another"}')
+    assert cache.holds(key) and cache.is_of_other_code(key)
+    told = tomllib.loads((place / "run.toml").read_text())
+    del told["training"]["momentum"], told["availability"]  # as if there had been no such options then
+    (place / "run.toml").write_text(tomli_w.dumps(told))
+    later = Cache(tmp_path)
+    assert later.key_of(validate(description())) == key and later.holds(key)
+    told["algorithm"]["finetune"] = False  # as if that had been its default
+    (place / "run.toml").write_text(tomli_w.dumps(told))
+    latest = Cache(tmp_path)
+    assert latest.key_of(validate(description())) == key and not latest.holds(key)
 
 
 def test_wall_time_is_kept_apart_by_its_placement() -> None:

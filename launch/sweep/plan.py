@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from launch.sweep.cache import Cache, key_of
+from launch.sweep.cache import Cache
 from launch.sweep.reading import FAILED, Outcome, read_test, read_validation
 from launch.sweep.tuning import Choice, Trial, choose
 from pflsim.spec import Description
@@ -116,7 +116,7 @@ class Plan:
     def _planned(
         self, cell: Cell, purpose: Purpose, seed: int, settings: Settings, description: Description
     ) -> Planned:
-        return Planned(cell, purpose, seed, settings, packed(description, cell.tables), key_of(description))
+        return Planned(cell, purpose, seed, settings, packed(description, cell.tables), self._cache.key_of(description))
 
 
 def packed(description: Description, tables: Mapping[str, object]) -> Description:
