@@ -1,4 +1,4 @@
-"""The command line: `pflsim run`, `check`, `sweep`, `compare`, `explain`, `verify`, `retime`, `list`.
+"""The command line: one function for each command, such as `pflsim run`, `sweep` and `explain`.
 
 Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupted.
 """
@@ -88,6 +88,36 @@ def explain(
         print(f"trace: {save_trace(directory)}")
     if pictures or window or against:
         print(f"pictures: {', '.join(map(str, save_pictures(directory, number, window, against)))}")
+
+
+@pflsim.command()
+@_directory
+@click.option("--out", type=click.Path(path_type=Path), help="The page to write; default report.html in DIR.")
+def report(directory: Path, out: Path | None) -> None:
+    """Make one page, report.html, of all that a run was and did; it needs no network and prints well."""
+    from launch.report import write_report
+
+    print(f"report: {write_report(directory, out)}")
+
+
+@pflsim.command()
+@_directory
+def watch(directory: Path) -> None:
+    """Show a run while it goes on, or what became of it: rounds, accuracy, clients, bytes, memory. Press q to leave."""
+    from launch.watch import watch
+
+    watch(directory)
+
+
+@pflsim.command()
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--target", type=float, metavar="ACCURACY", help="Also what it cost to reach it, a fraction of 1.")
+@click.option("--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+def cost(directories: tuple[Path, ...], target: float | None, form: str) -> None:
+    """Say what the communication of a run cost, byte by byte; of several runs, side by side."""
+    from launch.cost import show_cost
+
+    show_cost(directories, target, form)
 
 
 @pflsim.command()

@@ -33,10 +33,8 @@ def run_all(tables: Mapping[str, Any], directory: Path | None = None, *, quiet: 
         for position, (method, folder) in enumerate(zip(methods, folders, strict=True)):
             one = description.model_copy(update={"algorithm": method, "beside": ()})
             results.append(_run(one, folder, quiet, methods[position + 1 :]))
-        if description.record.plot:
-            curves = {str(result.summary["algorithm"]): result.record for result in results}
-            with in_words():
-                save_accuracy_plot(curves, folders[-1] / "accuracy", _title(results[-1].summary))
+        with in_words():
+            _draw(description, results, folders[-1])
     return results
 
 
@@ -79,6 +77,17 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
     if description.record.trace:
         save_trace(directory)
     return result
+
+
+def _draw(description: Description, results: Sequence[Result], folder: Path) -> None:
+    """The pictures that the description wants of runs that are done."""
+    if description.record.plot:
+        curves = {str(result.summary["algorithm"]): result.record for result in results}
+        save_accuracy_plot(curves, folder / "accuracy", _title(results[-1].summary))
+    if description.record.report:
+        from launch.report import write_report
+
+        write_report(folder)
 
 
 def _title(summary: Mapping[str, Any]) -> str:

@@ -1,6 +1,8 @@
 """Where the results of a run go: a folder that nobody has used before, taken by making it."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pflsim.errors import DescriptionError
@@ -38,3 +40,14 @@ def _make(directory: Path) -> None:
         raise DescriptionError("--out", str(directory), expected) from problem
     except OSError as problem:
         raise DescriptionError("--out", str(directory), f"cannot be made: {problem.strerror}") from problem
+
+
+@contextmanager
+def replaced(target: Path) -> Iterator[Path]:
+    """A path to write to; what lies there afterwards takes the place of `target`, whole or not at all."""
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    try:
+        yield unfinished
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -83,6 +83,10 @@ class FinishedRun:
         """The critical path of each round (of peers: each step), for which spans are needed."""
         if not self.history.spans and not self.description.record.spans:
             raise DescriptionError("record.spans", False, "the run kept no spans, so its time cannot be explained")
+        return self._paths
+
+    @cached_property
+    def _paths(self) -> list[CriticalPath]:
         if self.history.has_peers:
             return step_paths(self.history, self.links, self.is_virtual)
         return critical_paths(self.history, self.schedule, self.links)

@@ -36,13 +36,13 @@ def show_results(results: Sequence[Result]) -> None:
     console = Screen()
     console.print(comparison_table([result.summary for result in results], console.width))
     for result in results:
-        for remark in _remarks(result.summary):
+        for remark in remarks(result.summary):
             console.print(f"{result.summary['algorithm']}: {remark}")
     for result in results:
         console.print(f"results of {result.summary['algorithm']}: {result.directory}", soft_wrap=True)
 
 
-def _remarks(summary: Mapping[str, Any]) -> list[str]:
+def remarks(summary: Mapping[str, Any]) -> list[str]:
     """What the table does not show and nobody should miss."""
     remarks = [f"warning: {warning}" for warning in summary.get("warnings", [])]
     rejected = summary.get("rejected_uploads", 0)
@@ -51,11 +51,23 @@ def _remarks(summary: Mapping[str, Any]) -> list[str]:
     accuracy = summary.get("accuracy") or {}
     if accuracy.get("weighted") is not None and accuracy.get("loss") is None:
         remarks.append("warning: some models that were evaluated give a loss that is not finite; does it diverge?")
+    if energy := summary.get("energy"):
+        remarks.append(_energy_in_words(energy))
     rounds, most = summary["rounds"], summary.get("most_rounds", summary["rounds"])
     if rounds != most or not str(summary.get("stopped", "")).endswith("rounds are done"):
         done = f"{rounds} rounds" if rounds == most else f"{rounds} to {most} rounds"
         remarks.append(f"ended after {done}: {summary.get('stopped')}")
     return remarks
+
+
+def _energy_in_words(energy: Mapping[str, Any]) -> str:
+    """What the clients have spent, on what, who most, and the server if it is known."""
+    clients_j, most_j = energy["clients_j"], energy["most_j"]
+    parts = [(part, energy[f"clients_{part}_j"]) for part in ("computing", "sending", "idle")]
+    shares = ", ".join(f"{100 * joules / clients_j:.0f} % {part}" for part, joules in parts) if clients_j else ""
+    told = f"energy: {clients_j:.4g} J at the clients" + (f" ({shares})" if shares else "")
+    told += f", most at {energy['most_at']}: {most_j:.3g} J" if most_j else ""
+    return told + (f"; {energy['server_j']:.4g} J at the server" if energy["server_j"] is not None else "")
 
 
 def show_rooms(room: str | None) -> None:

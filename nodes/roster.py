@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import numpy as np
+
 
 def roster(study: Any) -> list[list[Any]]:
     """One row per client of a `pflsim.study.Study`, as the record's table `clients` has them."""
@@ -11,14 +13,23 @@ def roster(study: Any) -> list[list[Any]]:
 
 def _row(study: Any, number: int, name: str) -> list[Any]:
     part = study.data.partition.parts[number]
-    labels = study.federation.labels[number] if study.data.classes else ()  # a regression has targets instead
+    labels, counts = _labels(study, number)
     return [
         number,
         name,
         len(part.train),
         len(part.validation),
         len(part.test),
-        json.dumps(list(labels)),
+        json.dumps(labels),
         study.devices.speed_class(name),
         study.devices.device(name).flops_per_second,
+        json.dumps(counts),
     ]
+
+
+def _labels(study: Any, number: int) -> tuple[list[int], list[int]]:
+    """The labels that occur in a client's training samples, ascending, and how often each of them does."""
+    if not study.data.classes:  # a regression has targets instead
+        return [], []
+    labels, counts = np.unique(study.data.y[study.data.partition.parts[number].train], return_counts=True)
+    return labels.tolist(), counts.tolist()

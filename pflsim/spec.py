@@ -141,6 +141,8 @@ class RecordTable(Table):
     spans: bool = True
     plot: bool = True
     trace: bool = False
+    report: bool = True
+    """Whether a page of all that there is to see, `report.html`, is made at the end of a run."""
     consensus: bool = True
     """Whether peers tell sketches of their models, see `pflsim.record.consensus`."""
 

@@ -6,7 +6,7 @@ A host builds it once; every process that it forks finds it in memory. Nothing h
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
@@ -98,6 +98,9 @@ class Study:
             Availability(description.availability, self.names, description.run.seed.train), self.faults
         )
         self._check_losses()
+        self._check_presence()
+        if self.devices.power and not description.record.spans:
+            raise DescriptionError("record.spans", False, "must be true where devices.power is to be told as energy")
         with reported_at(description.algorithm.at):
             self.warnings += self._checked(self.method)
         if self.is_for_peers:
@@ -308,6 +311,7 @@ class Study:
                 **graph,
             },
             "hub": self.hub,
+            "watts": {actor: list(astuple(power)) for actor, power in self.devices.power.items()},
             "cohort": self.schedule.size(run.clients),
             "down_bytes": _bytes(self._first_down()),
             "warnings": self.warnings,
@@ -355,7 +359,8 @@ class Study:
         if self.is_for_peers and (topology := self.federation.topology) is not None:
             linked = [(number, other) for number in range(len(self.names)) for other in topology.linked(number)]
             pairs = [(self.names[number], self.names[other]) for number, other in linked]
-        fault, kind = self.faults.can_lose(pairs), self.description.schedule.kind
+        fault = self.faults.can_lose(pairs, sent_when_cut=not self.is_for_peers)
+        kind = self.description.schedule.kind
         if fault is not None and not self.schedule.gives_up:
             key = f"fault.{fault.number}.kind"
             expected = f"with schedule.kind = {kind!r} {self.schedule.mend} (the first [[fault]] is fault.0)"
@@ -365,6 +370,19 @@ class Study:
         if crash is not None and (self.is_for_peers or not goes_on):
             expected = f"is required with schedule.kind = {kind!r}, as {few(sorted(crash.clients))} would never answer"
             raise DescriptionError(f"fault.{crash.number}.until_s", None, f"{expected}: {self.schedule.mend}")
+
+    def _check_presence(self) -> None:
+        """Refuse to wait for those who will never be there."""
+        away = [name for name in self.names if self.presence.back_ns(name, 0) is None]
+        there, needed = len(self.names) - len(away), getattr(self.schedule, "minimum", 1)
+        key, given = "availability", self.description.availability
+        if self.is_for_peers and away:
+            raise DescriptionError(key, given, f"{few(away)} would never be there, and neighbours wait in vain")
+        if not there:
+            raise DescriptionError(key, given, "no client would ever be there: look at its stretches, and at crashes")
+        if needed > there:
+            expected = f"must be at most {there}, as {few(away)} will never be there"
+            raise DescriptionError("schedule.minimum", needed, expected)
 
     def _check_names(self) -> None:
         if self.description.algorithm.name in (SERVER, COORDINATOR):
@@ -480,12 +498,8 @@ class Study:
                 raise DescriptionError(
                     f"run.stop.{limit}", value, "needs a server that sees it; peers know simulated_s"
                 )
-        rounds = [fault for fault in self.faults.faults if fault.span.in_rounds]
-        if rounds:
-            key, reason = f"fault.{rounds[0].number}", "peers have rounds of their own: date it in seconds"
-            raise DescriptionError(key, rounds[0].kind, reason)
         assert isinstance(schedule, WithoutServer)
-        self.appointments = Appointments(schedule, topology, len(self.names), run.seed.train)
+        self.appointments = Appointments(schedule, topology, self.names, run.seed.train, self.faults)
 
     def _checked(self, method: Any) -> list[str]:
         if len(self.networks) > 1 and not getattr(method, "any_model", False):

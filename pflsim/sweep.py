@@ -32,7 +32,7 @@ _NONE: Any = Field(default_factory=dict)
 Report = Literal["last", "validation"]
 Measure = Literal["weighted", "mean", "worst_decile"]
 
-_RECORD = {"spans": False, "plot": False, "consensus": False}
+_RECORD = {"spans": False, "plot": False, "report": False, "consensus": False}
 """What a run of a sweep does not keep in its record, unless the description asks for it."""
 _MOST_RUNS = 100_000
 

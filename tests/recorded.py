@@ -6,6 +6,7 @@ from typing import Any
 
 import tomli_w
 
+from nodes.roster import roster
 from nodes.sequential import run_sequentially
 from pflsim.record.database import Reader, Record
 from pflsim.record.history import Period
@@ -93,6 +94,7 @@ def run_into(folder: Path, tables: dict[str, Any]) -> list[Period]:
     folder.mkdir()
     (folder / "run.toml").write_text(tomli_w.dumps(study.plan()["effective"]))
     with Record(folder / "record.db") as record:
+        record.write([("clients", *row) for row in roster(study)])
         record.write([*told.facts, ("events", "launcher", "done", "", 0, 0.0)])
     return [Period(*fact[1:4]) for fact in told.facts if fact[0] == "rounds"]
 

@@ -17,7 +17,7 @@ from launch.compare.command import compare_places
 from launch.compare.comparing import Comparison, Line, Measured, beside_baseline, compare
 from launch.compare.gather import gather
 from pflsim.errors import DescriptionError
-from pflsim.record.accuracy import Point, first_that_holds, over_clients
+from pflsim.record.accuracy import Point, over_clients, point_at_target
 from tests.launching import BASE, description
 from tests.recorded import finished_in
 
@@ -118,9 +118,9 @@ def points(*percent: float) -> list[Point]:
 
 
 def test_a_target_is_reached_where_it_is_held_for_three_evaluations() -> None:
-    held = first_that_holds(points(90, 80, 91, 92, 90, 70), 0.9)
+    held = point_at_target(points(90, 80, 91, 92, 90, 70), 0.9)
     assert held is not None and (held.round, held.simulated_s, held.payload_bytes) == (6, 0.3, 300)
-    assert first_that_holds(points(90, 80, 91, 92), 0.9) is None, "nobody saw it hold"
+    assert point_at_target(points(90, 80, 91, 92), 0.9) is None, "nobody saw it hold"
 
 
 def test_what_a_target_took_is_a_median_with_how_many_seeds_got_there(place: Path) -> None:

@@ -15,6 +15,7 @@ from launch.sweep.figures import figures, trials_in_words
 from launch.sweep.files import as_toml, latex, markdown, table_rows
 from launch.sweep.plan import Plan
 from launch.sweep.reading import DIVERGED, FAILED, Outcome
+from launch.sweep.show import show_table
 from launch.sweep.tuning import Trial, choose, edges
 from pflsim.errors import DescriptionError
 from pflsim.record.accuracy import over_clients
@@ -304,3 +305,17 @@ def test_how_long_it_will_take_goes_by_runs_of_the_same_cell_then_column_then_al
     assert pace.expected_s("Local", "other") == 25.0
     assert total_s([10.0, 10.0, 50.0], 2) == 50.0 and total_s([10.0] * 6, 2) == 30.0
     assert eta(3661.0) == ", ETA 1:01:01" and eta(float("nan")) == ""
+
+
+def test_a_table_that_is_wider_than_the_terminal_is_shown_column_by_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = [{"name": f"setting {number}"} for number in range(6)]
+    papers = {"paper": {column["name"]: 90.0 for column in columns}}
+    plan = plan_of(tables(column=columns, row=[row("A method's name", **papers)]), tmp_path)
+    for width, times in ((80, 6), (400, 1)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        show_table(plan)
+        printed = capsys.readouterr().out.splitlines()
+        assert sum(line.startswith("A method's name") for line in printed) == times
+        assert max(map(len, printed)) <= width

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from launch.compare.gather import Run, Seed
 from launch.sweep.reading import DONE, Outcome, read_test
 from pflsim.errors import DescriptionError
-from pflsim.record.accuracy import Accuracy, Point, first_that_holds
+from pflsim.record.accuracy import Accuracy, Point, point_at_target
 from pflsim.statistics import Censored, Difference, Spread, censored, holm, paired_difference, spread
 
 SIGNIFICANT = 0.05
@@ -117,7 +117,7 @@ def _lines(runs: Sequence[Run], target: float | None) -> tuple[list[Line], list[
 
 def _measured(run: Run, outcome: Outcome, accuracy: Accuracy, target: float | None) -> Measured:
     traffic, time = run.result.summary["traffic"], run.result.summary["time"]
-    reached = first_that_holds(run.result.curve(outcome.model), target) if target is not None else None
+    reached = point_at_target(run.result.curve(outcome.model), target) if target is not None else None
     payload_bytes = sum(traffic[f"payload_bytes_{way}"] for way in ("up", "down", "peer"))
     return Measured(accuracy, run.partition, float(time["simulated_s"] or 0), payload_bytes, reached)
 

@@ -44,7 +44,7 @@ def key_of(description: Description) -> str:
 
 def _without_placement(tables: Mapping[str, Any], mode: str) -> dict[str, Any]:
     """The tables without what does not change a run's results."""
-    left_out = {"run": NOT_THE_RESULT if mode == "virtual" else ("name",), "record": ("plot", "trace")}
+    left_out = {"run": NOT_THE_RESULT if mode == "virtual" else ("name",), "record": ("plot", "report", "trace")}
     kept = {
         name: {key: value for key, value in table.items() if key not in left_out[name]} if name in left_out else table
         for name, table in tables.items()

@@ -22,13 +22,15 @@ from launch.sweep.plan import Plan
 from pflsim.sweep import Cell, in_words
 
 _MOST_WRONG = 20
+_WIDER_THAN_ANY = 10_000
 
 
 def show_table(plan: Plan) -> None:
     """Print the table in one piece, or, where that is too wide, a block for each column; then how it was made."""
     console = Screen()
     wide = _table("", *wide_rows(plan))
-    if Measurement.get(console, console.options, wide).maximum <= console.width:
+    whole = console.options.update(max_width=_WIDER_THAN_ANY)  # a measure is never more than its options allow
+    if Measurement.get(console, whole, wide).maximum <= console.width:
         console.print(wide)
     else:
         for block in _blocks(plan):

@@ -6,20 +6,21 @@ sender, once and for all: it takes its place on the uplink in any case, and may 
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgpack
 from torch import Tensor
 
 from pflsim.messages import wire
-from pflsim.messages.wire import Frame, Message
+from pflsim.messages.wire import BYE, Frame, Message
 from pflsim.timing.clock import require_countable
 from pflsim.timing.fair_share import Flight, Transfer
 from pflsim.timing.faults import Faults
 from pflsim.timing.links import Links, wire_bytes
 
 Sizes = tuple[int, int, int]
+Burst = tuple[int, int, int, int]
 
 
 class Departure(NamedTuple):
@@ -101,8 +102,8 @@ class Departures:
         """How many copies of it arrive, and why none does."""
         if not self._faults:
             return 1, ""
-        met = (self._name, message.to, message.sequence, now_ns, message.round - 1)
-        if self._faults.passes_ns(self._name, message.to, now_ns, message.round - 1) is None:
+        met = (self._name, message.to, message.sequence, now_ns, _dated(message))
+        if self._faults.passes_ns(self._name, message.to, now_ns, _dated(message)) is None:
             return 0, f"a partition keeps {self._name} and {message.to} apart"
         if self._faults.loses(*met):
             return 0, "lost on the way"
@@ -113,7 +114,7 @@ class Departures:
         transfer = self._links.transfer(self._name, message.to, size_bytes, message.sequence)
         if not self._faults:
             return transfer
-        slower = self._faults.link_factor(self._name, message.to, now_ns, message.round - 1)
+        slower = self._faults.link_factor(self._name, message.to, now_ns, _dated(message))
         if slower == 1:
             return transfer
         return transfer._replace(downlink=min(transfer.downlink, self._uplink.rate) / slower)
@@ -123,8 +124,8 @@ class Departures:
         first_byte_ns = flight.first_byte_ns
         if self._faults:
             met = (self._name, message.to)
-            passes_ns = self._faults.passes_ns(*met, now_ns, message.round - 1) or now_ns
-            held_back_ns = self._faults.held_back_ns(*met, message.sequence, now_ns, message.round - 1)
+            passes_ns = self._faults.passes_ns(*met, now_ns, _dated(message)) or now_ns
+            held_back_ns = self._faults.held_back_ns(*met, message.sequence, now_ns, _dated(message))
             first_byte_ns += passes_ns - now_ns + held_back_ns
         first_byte_ns = max(first_byte_ns, self._last_byte_ns[message.to])
         last_byte_ns = first_byte_ns + math.ceil(flight.put_out[-1][0])
@@ -141,6 +142,24 @@ class Departures:
         return encoded
 
 
+def burst_of(departures: Iterable[Departure]) -> Burst | None:
+    """Of the messages with tensors among these, which left at one instant: how many there are, their payload bytes,
+    how many payloads differ, and the bytes of these; None if there are fewer than two.
+
+    Payloads are equal if they are the same frames, see `Departures`: then one copy, sent to many at a time, would do.
+    """
+    carrying = [one for one in departures if one.message.channel == "data" and len(one.frames) > 2]
+    if len(carrying) < 2:
+        return None
+    distinct = {tuple(map(id, one.frames[2:])): one.sizes[0] for one in carrying}
+    return len(carrying), sum(one.sizes[0] for one in carrying), len(distinct), sum(distinct.values())
+
+
 def frame_sizes(frames: Sequence[Frame]) -> Sizes:
     """The bytes of a message's frames as they cross the socket: (payload, header, stamp)."""
     return sum(memoryview(frame).nbytes for frame in frames[2:]), len(frames[0]), len(frames[1])
+
+
+def _dated(message: Message) -> int:
+    """The round, from 0, to which a message belongs for faults that are dated in rounds; a farewell to none."""
+    return message.round - 1 if message.kind != BYE else -1

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pflsim.errors import BadMessage, RunFailed, few
 from pflsim.messages import wire
-from pflsim.messages.departures import Departure, Departures, frame_sizes
+from pflsim.messages.departures import Departure, Departures, burst_of, frame_sizes
 from pflsim.messages.inbox import ASIDE, Inbox, Sizes
 from pflsim.messages.journal import Journal, Recorder
 from pflsim.messages.wire import Frame, Message
@@ -216,7 +216,9 @@ class Port:
         """Let what was sent leave now; False if not all of it has left `by_ns`, when this actor is away."""
         now_ns, whole = self.clock.now_ns(), True
         lost: list[Message] = []
+        departed: list[Departure] = []
         for departure in self._departures.leave(now_ns, self.clock.paused_ns, by_ns):
+            departed.append(departure)
             for _ in range(departure.copies):
                 self._carrier.post(departure.message.to, departure.frames)
             self._tell_sent(departure, now_ns)
@@ -224,6 +226,8 @@ class Port:
             if not departure.copies:
                 self._never_arrives(departure)
                 lost += [departure.message] * departure.is_whole
+        if len(departed) > 1 and (burst := burst_of(departed)):
+            self._journal.tell("bursts", self.name, departed[0].message.round, now_ns, *burst)
         for message in lost:
             if message.kind in wire.ANSWERS:
                 self._answers_never(message.to, wire.INSTEAD.get(message.kind, message.kind), message.work_id)

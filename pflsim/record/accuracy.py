@@ -208,20 +208,17 @@ class TimeToTarget:
         return f"{'> ' if self.reached_s is None else ''}{duration(round(after_s * 1e9))}"
 
 
-def time_to_target(points: Sequence[Point], target: float, holds: int = HOLDS) -> TimeToTarget:
-    """When the weighted accuracy was first at `target` and held it, as `first_that_holds` says."""
-    budget_s = max((point.simulated_s for point in points), default=0.0)
-    reached = first_that_holds(points, target, holds)
-    return TimeToTarget(target, None if reached is None else reached.simulated_s, budget_s)
+def point_at_target(points: Sequence[Point], target: float, holds: int = HOLDS) -> Point | None:
+    """The first point whose weighted accuracy is at `target` or above, as are those of `holds` evaluations in a row.
 
-
-def first_that_holds(points: Sequence[Point], target: float, holds: int = HOLDS) -> Point | None:
-    """The first evaluation from which on the weighted accuracy was at `target` or above in `holds` of them in a row.
-
-    A crossing so late that fewer evaluations follow it does not count: nobody saw it hold.
+    None where there is none. A crossing so late that fewer evaluations follow it does not count: nobody saw it hold.
     """
     above = [point.accuracy.weighted >= target for point in points]
-    for index in range(len(points) - holds + 1):
-        if all(above[index : index + holds]):
-            return points[index]
-    return None
+    return next((points[index] for index in range(len(points) - holds + 1) if all(above[index : index + holds])), None)
+
+
+def time_to_target(points: Sequence[Point], target: float, holds: int = HOLDS) -> TimeToTarget:
+    """When the weighted accuracy was first at `target` for good, see `point_at_target`."""
+    budget_s = max((point.simulated_s for point in points), default=0.0)
+    found = point_at_target(points, target, holds)
+    return TimeToTarget(target, found.simulated_s if found else None, budget_s)

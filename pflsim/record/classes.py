@@ -25,7 +25,7 @@ class SpeedClass(NamedTuple):
 
 def classes_of(reader: Reader) -> dict[str, str]:
     """The class of each client's device by its name, as far as the record has it."""
-    if not reader.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'clients'"):
+    if not reader.told("clients"):
         return {}
     return {str(name): str(kind) for name, kind in reader.query("SELECT name, device_class FROM clients")}
 
@@ -76,4 +76,12 @@ def last_scores(reader: Reader) -> dict[int, tuple[int, int, float | None]]:
     select = (
         "SELECT client, correct, total, loss FROM evaluations WHERE split = 'test' AND model = ? ORDER BY round, rowid"
     )
+    return {client: (correct, total, loss) for client, correct, total, loss in reader.query(select, headline(reader))}
+
+
+def first_scores(reader: Reader) -> dict[int, tuple[int, int, float | None]]:
+    """The same of each client's first evaluation."""
+    select = """
+        SELECT client, correct, total, loss FROM evaluations WHERE split = 'test' AND model = ?
+        ORDER BY round DESC, rowid DESC"""
     return {client: (correct, total, loss) for client, correct, total, loss in reader.query(select, headline(reader))}

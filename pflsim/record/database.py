@@ -7,7 +7,7 @@ was committed outlives a SIGKILL of the writer.
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -133,17 +133,25 @@ class Reader:
         """The rows of any SELECT, as tuples."""
         return self._database.execute(select, values).fetchall()
 
+    def told(self, table: str) -> frozenset[str]:
+        """The columns that the record has of a table: fewer, or none, if it was made by an earlier version."""
+        return frozenset(name for (name,) in self.query("SELECT name FROM pragma_table_info(?)", table))
+
     def rows(self, table: str, **where: object) -> list[dict[str, Any]]:
         """The rows of `table` whose columns equal `where` (None: is missing), in an order that does not vary.
 
-        Arrays in `measures` come as arrays. Raises ValueError for an unknown table or column.
+        Arrays in `measures` come as arrays. What a record of an earlier version does not have yet is missing. Raises
+        ValueError for an unknown table or column.
         """
         columns = columns_of(table)
         if unknown := where.keys() - columns.keys():
             raise ValueError(f"{table} has no column {sorted(unknown)}; it has {', '.join(columns)}")
-        condition = " AND ".join(f"{name} IS ?" for name in where) or "TRUE"
-        select = f"SELECT {', '.join(columns)} FROM {table} WHERE {condition} ORDER BY {ORDER[table]}"
-        rows = [dict(zip(columns, row, strict=True)) for row in self.query(select, *where.values())]
+        told = self.told(table)
+        if not told:
+            return []
+        condition = " AND ".join(f"{name if name in told else 'NULL'} IS ?" for name in where) or "TRUE"
+        found = self.query(f"{_selection(table, told)} WHERE {condition} ORDER BY {ORDER[table]}", *where.values())
+        rows = [dict(zip(columns, row, strict=True)) for row in found]
         if table == "measures":
             for row in rows:
                 row["value"] = _readable(row["value"])
@@ -155,7 +163,8 @@ class Reader:
         Integers are int64 (times too) with -1 for what is missing, reals float64 with nan, texts str with "".
         """
         columns = columns_of(table)
-        found = self.query(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {ORDER[table]}")
+        told = self.told(table)
+        found = self.query(f"{_selection(table, told)} ORDER BY {ORDER[table]}") if told else []
         values: Iterable[Sequence[Any]] = zip(*found, strict=True) if found else [()] * len(columns)
         return {name: _as_array(kind, column) for (name, kind), column in zip(columns.items(), values, strict=True)}
 
@@ -168,6 +177,12 @@ class Reader:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _selection(table: str, told: Collection[str]) -> str:
+    """All columns of a table; those that the record does not have are missing."""
+    names = (name if name in told else f"NULL AS {name}" for name in columns_of(table))
+    return f"SELECT {', '.join(names)} FROM {table}"
 
 
 def _readable(value: Any) -> Any:

@@ -169,6 +169,11 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], width: int = 80) ->
     return table
 
 
+def comparison_rows(summaries: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The headings and the rows of that table, for whatever else shows it."""
+    return [heading for heading, _ in _HEADINGS], [_row(summary) for summary in summaries]
+
+
 _HEADINGS = (
     ("algorithm", "method"),
     ("accuracy, %", "accuracy\n%"),

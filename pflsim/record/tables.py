@@ -21,6 +21,7 @@ TABLES: dict[str, dict[str, str]] = {
         "labels_json": "TEXT",  # the labels that occur in its training samples, ascending
         "device_class": "TEXT",  # the kind of its device; where speeds are continuous: slow, middle or fast
         "flops_per_second": "REAL",  # sustained
+        "label_counts_json": "TEXT",  # how many of its training samples have each of these labels, in their order
     },
     "rounds": {
         "round": "INTEGER",
@@ -31,6 +32,12 @@ TABLES: dict[str, dict[str, str]] = {
         "answers": "INTEGER",  # that were folded in, or buffered
         "rejected": "INTEGER",  # were not finite
         "gone": "INTEGER",  # came back without: they were away meanwhile
+    },
+    "energy": {  # written once, at the end, of those whose `devices.power` is known
+        "actor": "TEXT",
+        "computing_j": "REAL",
+        "sending_j": "REAL",
+        "idle_j": "REAL",
     },
     "steps": {  # of peers, each of which has rounds of its own; `rounds` has what all of them have done
         "round": "INTEGER",
@@ -59,6 +66,15 @@ TABLES: dict[str, dict[str, str]] = {
         "header_bytes": "INTEGER",
         "control_bytes": "INTEGER",
         "departure_ns": "INTEGER",
+    },
+    "bursts": {  # messages of the method that left an actor together, two at least that carry tensors
+        "sender": "TEXT",
+        "round": "INTEGER",
+        "departure_ns": "INTEGER",
+        "messages": "INTEGER",
+        "payload_bytes": "INTEGER",
+        "distinct_payloads": "INTEGER",  # equal ones counted once: what a sender to many at a time would have sent
+        "distinct_payload_bytes": "INTEGER",
     },
     "received": {
         "sender": "TEXT",
@@ -129,9 +145,11 @@ ORDER = {
     "clients": "client",
     "rounds": "round",
     "steps": "round, client",
+    "energy": "rowid",
     "evaluations": "round, client, rowid",
     "messages": "sender, channel, sequence",
     "sent": "sender, channel, sequence",
+    "bursts": "departure_ns, sender, rowid",
     "received": "sender, channel, sequence",
     "dropped": "receiver, sender, channel, sequence, rowid",
     "spans": "start_ns, actor, rowid",

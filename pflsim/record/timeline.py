@@ -133,23 +133,29 @@ def save_pictures(
     return saved
 
 
-_WAITED_WHILE = {
+WAITED_WHILE = {
     "it computed": _BLUE,
     "messages were under way": _ORANGE,
     "it was away or its work was lost": "#bbbbbb",
 }
 
 
-def _draw_waiting(panel: "Axes", paths: Sequence[CriticalPath], shown: Sequence[Blame], unit_ns: int) -> None:
-    sums = {one.actor: dict.fromkeys(_WAITED_WHILE, 0) for one in shown}
+def waited_while(paths: Sequence[CriticalPath], actors: Sequence[str]) -> dict[str, dict[str, int]]:
+    """For how many ns each of `actors` was waited for on these paths, by what it did meanwhile."""
+    sums = {actor: dict.fromkeys(WAITED_WHILE, 0) for actor in actors}
     for path in paths:
         for part in path.parts:
             if part.actor in sums and part.actor != path.owner:
                 sums[part.actor][_while(part.what)] += part.duration_ns
+    return sums
+
+
+def _draw_waiting(panel: "Axes", paths: Sequence[CriticalPath], shown: Sequence[Blame], unit_ns: int) -> None:
+    sums = waited_while(paths, [one.actor for one in shown])
     named: set[str] = set()
     for row, by_kind in enumerate(sums.values()):
         left = 0.0
-        for kind, colour in _WAITED_WHILE.items():
+        for kind, colour in WAITED_WHILE.items():
             width = by_kind[kind] / unit_ns
             if width:
                 label = None if kind in named else kind
@@ -170,7 +176,7 @@ def _draw_bars(panel: "Axes", drawn: Bars, unit_ns: int) -> None:
 
 
 def _while(what: str) -> str:
-    computed, under_way, away = _WAITED_WHILE
+    computed, under_way, away = WAITED_WHILE
     return computed if what in ("compute", "mix") else away if _KIND_OF.get(what) in ("offline", "lost") else under_way
 
 
