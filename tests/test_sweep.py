@@ -209,9 +209,9 @@ def test_a_trial_counts_only_if_it_ended_well_with_every_seed() -> None:
     good, better = reached(80.0), reached(90.0)
     diverged = replace(better, status=DIVERGED)
     grid = [
-        Trial({"lr": 0.1}, {101: good, 102: good}, "weighted"),
-        Trial({"lr": 0.2}, {101: better, 102: diverged}, "weighted"),
-        Trial({"lr": 0.4}, {101: Outcome(FAILED), 102: better}, "weighted"),
+        Trial({"lr": 0.1}, {(101, 0): good, (102, 0): good}, "weighted"),
+        Trial({"lr": 0.2}, {(101, 0): better, (102, 0): diverged}, "weighted"),
+        Trial({"lr": 0.4}, {(101, 0): Outcome(FAILED), (102, 0): better}, "weighted"),
     ]
     choice = choose(grid)
     assert choice is not None and choice.trial.settings == {"lr": 0.1} and choice.trial.score == 0.8
@@ -220,7 +220,7 @@ def test_a_trial_counts_only_if_it_ended_well_with_every_seed() -> None:
 
 
 def test_of_equals_the_first_is_chosen_and_the_others_are_counted() -> None:
-    same = [Trial({"lr": lr}, {101: reached(80.0)}, "weighted") for lr in (0.1, 0.2, 0.4)]
+    same = [Trial({"lr": lr}, {(101, 0): reached(80.0)}, "weighted") for lr in (0.1, 0.2, 0.4)]
     choice = choose(same)
     assert choice is not None and choice.trial.settings == {"lr": 0.1} and choice.ties == 2
 
@@ -246,6 +246,23 @@ def test_the_reported_runs_are_those_of_the_chosen_trial_with_other_seeds_and_al
     assert all(not run.description.data.settings.get("validation") for run in found)
     assert {run.description.run.clients_per_process for run in found} == {4}, "packed, as nobody says otherwise"
     assert trials_in_words(plan) == ["FedAvg, c: step_size=0.01 50.00; step_size=0.1 70.00*; step_size=1.0 60.00"]
+
+
+def test_with_folds_a_trial_is_run_with_each_part_set_aside_once(tmp_path: Path) -> None:
+    tuned = tables(row=[row(tune=STEPS)], column=[{"name": "c"}], tuning={"folds": 3})
+    plan = plan_of(tuned, tmp_path)
+    (cell,) = plan.sweep.cells
+    trials = plan.missing(cell)
+    splits = [(run.description.data.settings["validation"], run.fold) for run in trials[:3]]
+    assert splits == [(1 / 3, 0), (1 / 3, 1), (1 / 3, 2)] and len(trials) == 9
+    assert trials[1].label == "FedAvg, c, trial of step_size=0.01, seed 101, fold 2"
+    for run, percent in zip(trials, (90, 10, 50, 60, 60, 60, 10, 90, 50), strict=True):
+        plan.failed[run.key] = reached(percent)
+    choice = plan.choice(cell)
+    assert choice is not None and choice.trial.settings == {"training.step_size": 0.1} and choice.trial.score == 0.6
+    assert made_sweep(tomllib.loads(as_toml(plan.sweep))).cells == plan.sweep.cells
+    with pytest.raises(DescriptionError, match="stands instead of"):
+        made_sweep(tables(tuning={"folds": 3, "validation": 0.1}))
 
 
 def test_rows_that_read_other_models_of_one_run_share_it(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def trial_rows(plan: Plan, cache: Cache, directory: Path) -> Rows:
                     "column": cell.column,
                     "settings": json.dumps(run.settings),
                     "seed": run.seed,
+                    "fold": run.fold,
                     "status": outcome.status if outcome else "not run",
                     "reason": outcome.reason if outcome else "",
                     "validation": value,
@@ -192,7 +193,9 @@ def as_toml(sweep: Sweep) -> str:
     """The sweep as a file that stands by itself."""
     tables: dict[str, Any] = sweep.file.model_dump(exclude_none=True, exclude_defaults=True)
     tables["sweep"] = sweep.file.sweep.model_dump(exclude_none=True)
-    tables["tuning"] = sweep.file.tuning.model_dump()
+    tables["tuning"] = sweep.file.tuning.model_dump(exclude_none=True)
+    if sweep.file.tuning.folds is not None:
+        del tables["tuning"]["validation"]  # folds stand instead of it
     return tomli_w.dumps({key: _plain(tables[key]) for key in _TABLES if tables.get(key)})
 
 
