@@ -83,6 +83,15 @@ class Tuning(Table):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (101,)
     validation: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """The share of each training part on which the trials are compared."""
+    folds: Annotated[int, Field(ge=2, le=100)] | None = None
+    """Or so many shares, each of which is set aside once."""
+
+    @property
+    def splits(self) -> tuple[Settings, ...]:
+        """What a trial sets aside, in turn."""
+        if self.folds is None:
+            return ({"data.validation": self.validation},)
+        return tuple({"data.validation": 1 / self.folds, "data.validation_part": part} for part in range(self.folds))
 
 
 class SweepFile(Table):
@@ -122,9 +131,9 @@ class Cell:
         """The run with `seed` and with what tuning chose."""
         return validate(self._with({"run.seed": seed} | dict(settings or {})))
 
-    def trial(self, seed: int, settings: Mapping[str, Any], validation: float) -> Description:
-        """A trial of `settings`, with a share of the training part for validation."""
-        return validate(self._with({"run.seed": seed, "data.validation": validation} | dict(settings)))
+    def trial(self, seed: int, settings: Mapping[str, Any], split: Settings) -> Description:
+        """A trial of `settings`, with one of `Tuning.splits` of the training part for validation."""
+        return validate(self._with({"run.seed": seed} | split | dict(settings)))
 
     def _with(self, settings: Mapping[str, Any]) -> Settings:
         tables = self.tables
@@ -350,13 +359,15 @@ def _check_tuning(sweep: Sweep) -> None:
     both = sorted(set(sweep.seeds) & set(tuning.seeds))
     if both and (counts or "seeds" in tuning.model_fields_set):
         raise DescriptionError("tuning.seeds", both, "is in sweep.seeds too: what is tuned on must not be reported")
+    if tuning.folds is not None and "validation" in tuning.model_fields_set:
+        raise DescriptionError("tuning.folds", tuning.folds, "stands instead of tuning.validation: give one of the two")
     for row in sweep.rows:
         _refuse_keys_of_the_sweep(row)
 
 
 def _refuse_keys_of_the_sweep(row: Row) -> None:
     for key in row.tune:
-        if key.split(".")[0] == "run" or key in ("data.validation", "beside"):
+        if key.split(".")[0] == "run" or key in ("data.validation", "data.validation_part", "beside"):
             reason = "cannot be tuned: it says what is run and how it is judged, not how a method works"
             raise DescriptionError(f'row "{row.name}".tune', key, reason)
 
@@ -374,7 +385,7 @@ def _check_cells(sweep: Sweep) -> None:
                 _check(reported)
                 _require_validation(sweep, reported)
                 if cell.trials:
-                    _check(cell.trial(tuning.seeds[0], settings, tuning.validation))
+                    _check(cell.trial(tuning.seeds[0], settings, tuning.splits[-1]))
             except DescriptionError as problem:
                 raise told_at(*cell.at, problem, settings) from problem
 

@@ -1,5 +1,6 @@
 """A sweep's file: what it stands for, what is refused before anything runs, how it tunes, and how its table looks."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from launch.sweep.cache import Cache, key_of
+from launch.sweep.cache import NOTE, Cache, key_of
 from launch.sweep.display import Pace, eta, total_s
 from launch.sweep.figures import figures, trials_in_words
 from launch.sweep.files import as_toml, latex, markdown, table_rows
@@ -21,6 +22,7 @@ from pflsim.record.accuracy import over_clients
 from pflsim.spec import validate
 from pflsim.sweep import in_words, made_sweep, read_sweep
 from tests.launching import BASE, description
+from tests.recorded import finished_in
 
 PLAIN = {key: value for key, value in BASE.items() if key != "topology"}
 
@@ -178,6 +180,25 @@ def test_a_changed_file_makes_another_run(tmp_path: Path) -> None:
     assert key_of(validate(given)) != before
 
 
+def test_a_new_option_voids_no_run_and_a_changed_default_does(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    key = cache.key_of(validate(description()))
+    place = tmp_path / key
+    finished_in(place, description(run__name="older"))
+    assert not cache.holds(key), "it has no note of being done"
+    (place / NOTE).write_text('{"code": "another"}')
+    assert cache.holds(key) and cache.is_of_other_code(key)
+    told = tomllib.loads((place / "run.toml").read_text())
+    del told["training"]["momentum"], told["availability"]  # as if there had been no such options then
+    (place / "run.toml").write_text(tomli_w.dumps(told))
+    later = Cache(tmp_path)
+    assert later.key_of(validate(description())) == key and later.holds(key)
+    told["algorithm"]["finetune"] = False  # as if that had been its default
+    (place / "run.toml").write_text(tomli_w.dumps(told))
+    latest = Cache(tmp_path)
+    assert latest.key_of(validate(description())) == key and not latest.holds(key)
+
+
 def test_wall_time_is_kept_apart_by_its_placement() -> None:
     wall = description(time={"mode": "wall"})
     packed = wall | {"run": wall["run"] | {"clients_per_process": 2}}
@@ -188,9 +209,9 @@ def test_a_trial_counts_only_if_it_ended_well_with_every_seed() -> None:
     good, better = reached(80.0), reached(90.0)
     diverged = replace(better, status=DIVERGED)
     grid = [
-        Trial({"lr": 0.1}, {101: good, 102: good}, "weighted"),
-        Trial({"lr": 0.2}, {101: better, 102: diverged}, "weighted"),
-        Trial({"lr": 0.4}, {101: Outcome(FAILED), 102: better}, "weighted"),
+        Trial({"lr": 0.1}, {(101, 0): good, (102, 0): good}, "weighted"),
+        Trial({"lr": 0.2}, {(101, 0): better, (102, 0): diverged}, "weighted"),
+        Trial({"lr": 0.4}, {(101, 0): Outcome(FAILED), (102, 0): better}, "weighted"),
     ]
     choice = choose(grid)
     assert choice is not None and choice.trial.settings == {"lr": 0.1} and choice.trial.score == 0.8
@@ -199,7 +220,7 @@ def test_a_trial_counts_only_if_it_ended_well_with_every_seed() -> None:
 
 
 def test_of_equals_the_first_is_chosen_and_the_others_are_counted() -> None:
-    same = [Trial({"lr": lr}, {101: reached(80.0)}, "weighted") for lr in (0.1, 0.2, 0.4)]
+    same = [Trial({"lr": lr}, {(101, 0): reached(80.0)}, "weighted") for lr in (0.1, 0.2, 0.4)]
     choice = choose(same)
     assert choice is not None and choice.trial.settings == {"lr": 0.1} and choice.ties == 2
 
@@ -225,6 +246,23 @@ def test_the_reported_runs_are_those_of_the_chosen_trial_with_other_seeds_and_al
     assert all(not run.description.data.settings.get("validation") for run in found)
     assert {run.description.run.clients_per_process for run in found} == {4}, "packed, as nobody says otherwise"
     assert trials_in_words(plan) == ["FedAvg, c: step_size=0.01 50.00; step_size=0.1 70.00*; step_size=1.0 60.00"]
+
+
+def test_with_folds_a_trial_is_run_with_each_part_set_aside_once(tmp_path: Path) -> None:
+    tuned = tables(row=[row(tune=STEPS)], column=[{"name": "c"}], tuning={"folds": 3})
+    plan = plan_of(tuned, tmp_path)
+    (cell,) = plan.sweep.cells
+    trials = plan.missing(cell)
+    splits = [(run.description.data.settings["validation"], run.fold) for run in trials[:3]]
+    assert splits == [(1 / 3, 0), (1 / 3, 1), (1 / 3, 2)] and len(trials) == 9
+    assert trials[1].label == "FedAvg, c, trial of step_size=0.01, seed 101, fold 2"
+    for run, percent in zip(trials, (90, 10, 50, 60, 60, 60, 10, 90, 50), strict=True):
+        plan.failed[run.key] = reached(percent)
+    choice = plan.choice(cell)
+    assert choice is not None and choice.trial.settings == {"training.step_size": 0.1} and choice.trial.score == 0.6
+    assert made_sweep(tomllib.loads(as_toml(plan.sweep))).cells == plan.sweep.cells
+    with pytest.raises(DescriptionError, match="stands instead of"):
+        made_sweep(tables(tuning={"folds": 3, "validation": 0.1}))
 
 
 def test_rows_that_read_other_models_of_one_run_share_it(tmp_path: Path) -> None:

@@ -53,11 +53,13 @@ def test_a_sweep_gives_what_its_runs_give_alone_and_runs_nothing_twice(
     assert runs[1]["digest"] == alone.summary["digest"], "wherever its clients are"
     assert float(runs[1]["weighted"]) == alone.accuracy
     assert runs[1]["partition"] == runs[3]["partition"] != runs[0]["partition"]
-    assert Result.open(runs[0]["folder"]).summary["status"] == "done"
+    assert Result.open(out / runs[0]["folder"]).summary["status"] == "done"
     monkeypatch.setattr(pool.Pool, "start", lambda *_: pytest.fail("all of it is there"))
     other = tmp_path / "other"
     assert swept(tmp_path, other, described(row=[LOCAL, FEDAVG]), cache=out / "runs")
-    assert rows_of(other / "runs.csv")[2:] == runs[:2]
+    again = rows_of(other / "runs.csv")
+    assert [row["digest"] for row in again[2:]] == [row["digest"] for row in runs[:2]]
+    assert again[2]["folder"] == str((out / runs[0]["folder"]).resolve()), "outside, so the whole path"
     assert "Local" in capsys.readouterr().out
 
 
@@ -72,11 +74,11 @@ def test_trials_choose_on_validation_and_only_then_the_reported_runs_are_made(tm
     ]
     assert float(trials[1]["validation"]) > float(trials[0]["validation"])
     for trial in trials:
-        curve = Result.open(trial["folder"]).curve(split="validation")
+        curve = Result.open(tmp_path / "out" / trial["folder"]).curve(split="validation")
         assert float(trial["validation"]) == curve[-1].accuracy.weighted
     (run,) = rows_of(tmp_path / "out" / "runs.csv")
     assert run["settings"] == '{"training.step_size": 0.1}'
-    assert Result.open(run["folder"]).curve(split="validation") == []
+    assert Result.open(tmp_path / "out" / run["folder"]).curve(split="validation") == []
     assert "best on the edge of the grid: training.step_size" in (tmp_path / "out" / "table.md").read_text()
 
 

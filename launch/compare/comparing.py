@@ -44,7 +44,7 @@ class Line:
 
     @property
     def differs(self) -> bool:
-        """Whether 0 lies outside of the interval, and the p value, adjusted for all comparisons, is below 0.05."""
+        """Whether 0 lies outside of the interval, and p, adjusted for the methods of the column, is below 0.05."""
         return self.difference is not None and self.difference.excludes_zero and self.holm_p < SIGNIFICANT
 
     def over_seeds(self, what: str) -> Spread:
@@ -123,13 +123,15 @@ def _measured(run: Run, outcome: Outcome, accuracy: Accuracy, target: float | No
 
 
 def beside_baseline(lines: Sequence[Line], baseline: str) -> list[Line]:
-    """Each with its difference; the p values of all comparisons in all columns are adjusted together."""
+    """Each with its difference; the p values of a column's methods are adjusted together."""
     found = []
-    for line in lines:
-        base = next((one for one in lines if (one.column, one.label) == (line.column, baseline)), None)
-        found.append(_beside(line, base))
-    adjusted = holm([line.difference.p_value if line.difference else math.nan for line in found])
-    return [replace(line, holm_p=p_value) for line, p_value in zip(found, adjusted, strict=True)]
+    for column in dict.fromkeys(line.column for line in lines):
+        own = [line for line in lines if line.column == column]
+        base = next((line for line in own if line.label == baseline), None)
+        compared = [_beside(line, base) for line in own]
+        adjusted = holm([line.difference.p_value if line.difference else math.nan for line in compared])
+        found += [replace(line, holm_p=p_value) for line, p_value in zip(compared, adjusted, strict=True)]
+    return found
 
 
 def _beside(line: Line, base: Line | None) -> Line:

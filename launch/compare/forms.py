@@ -77,8 +77,9 @@ def remarks(comparison: Comparison) -> list[str]:
     said.append("MB: payload that the method sent, in all directions; time is simulated")
     if any(line.difference for line in comparison.lines):
         said.append(
-            f"difference from {comparison.baseline} in points, paired over common seeds with equal partitions, with "
-            "its 95 % t interval; bold: 0 lies outside, and p, adjusted by Holm for all comparisons here, is below 0.05"
+            f"difference from {comparison.baseline} in points, paired over common seeds with equal "
+            "partitions, with its 95 % t interval; bold: 0 lies outside, and p, adjusted by Holm for the "
+            "methods of a column, is below 0.05"
         )
         fewest = min(line.difference.n for line in comparison.lines if line.difference)
         if fewest < ENOUGH:

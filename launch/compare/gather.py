@@ -109,7 +109,7 @@ def _take_sweep(place: Path, found: Gathered) -> None:
     with (place / "runs.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["status"] == _DONE:
-                result = Result.open(Path(row["folder"]))
+                result = Result.open(place / row["folder"])
                 found.runs.append(Run(result, row["row"], row["column"], row["model"], report))
             elif row["status"] == _NOT_RUN:
                 not_run += 1

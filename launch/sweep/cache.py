@@ -3,7 +3,8 @@
 What does not change a run's results is left out of its key: its name, and in simulated time how its clients are placed
 in processes. The code of the parts that a description names (the method's file, the model's, your own) is part of the
 key, without comments; that of the rest of pflsim is not, or each release would void all runs: it is noted beside the
-run, and `is_of_other_code` tells.
+run, and `is_of_other_code` tells. Nor are defaults, so that a new option voids nothing; but a run whose own `run.toml`
+has another value than the description would have now, as where a default has changed, is not taken for it.
 """
 
 import ast
@@ -21,7 +22,7 @@ import nodes
 import pflsim
 from pflsim import catalogue
 from pflsim.effective import effective
-from pflsim.spec import Description
+from pflsim.spec import Description, read
 from pflsim.study import versions
 
 NOTE = "sweep.json"
@@ -32,18 +33,31 @@ _NOT_LEARNED = ("pflsim", "python")
 
 def key_of(description: Description) -> str:
     """What a run depends on, as 16 hexadecimal digits; runs with the same key have the same results."""
-    tables = effective(description)
-    run = tables["run"]
-    left_out = NOT_THE_RESULT if description.time.mode == "virtual" else ("name",)
-    tables["run"] = {key: value for key, value in run.items() if key not in left_out}
-    tables["record"] = {key: value for key, value in tables["record"].items() if key not in ("plot", "report", "trace")}
     made_of = {
-        "description": tables,
-        "files": sorted(_contents(tables)),
+        "description": _without_placement(description.model_dump(exclude_defaults=True), description.time.mode),
+        "files": sorted(_contents(effective(description))),
         "parts": [_code_of(part) for part in _parts(description)],
         "versions": {name: version for name, version in versions().items() if name not in _NOT_LEARNED},
     }
     return sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _without_placement(tables: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """The tables without what does not change a run's results."""
+    left_out = {"run": NOT_THE_RESULT if mode == "virtual" else ("name",), "record": ("plot", "report", "trace")}
+    kept = {
+        name: {key: value for key, value in table.items() if key not in left_out[name]} if name in left_out else table
+        for name, table in tables.items()
+        if name not in ("versions", "beside")
+    }
+    return {name: table for name, table in kept.items() if table != {}}
+
+
+def _agree(old: Any, new: Any) -> bool:
+    """Whether what is in both tables is the same in both."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return all(_agree(value, new[key]) for key, value in old.items() if key in new)
+    return bool(old == new)
 
 
 @cache
@@ -62,6 +76,14 @@ class Cache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._asked: dict[str, dict[str, Any]] = {}
+        self._agreed: dict[str, bool] = {}
+
+    def key_of(self, description: Description) -> str:
+        """The key of a run, of which `holds` then knows what it would be."""
+        key = key_of(description)
+        self._asked[key] = _without_placement(effective(description), description.time.mode)
+        return key
 
     def place(self, key: str) -> Path:
         """Where the run with this key lies, or would."""
@@ -72,8 +94,14 @@ class Cache:
         return self.folder / f"{key}.{process}"
 
     def holds(self, key: str) -> bool:
-        """Whether a run with this key was finished."""
-        return (self.place(key) / NOTE).exists()
+        """Whether a run with this key was finished, and was what a run with it would be now."""
+        if not (self.place(key) / NOTE).exists():
+            return False
+        if key not in self._agreed:
+            stored = read(self.place(key) / "run.toml")
+            mode = stored.get("time", {}).get("mode", "virtual")
+            self._agreed[key] = _agree(_without_placement(stored, mode), self._asked.get(key, {}))
+        return self._agreed[key]
 
     def keep(self, key: str, unfinished: Path) -> None:
         """Take in a run that is done."""
@@ -88,6 +116,7 @@ class Cache:
         """Leave the record of a run that is no result where it can be looked at, until it is run again."""
         shutil.rmtree(self.place(key), ignore_errors=True)
         unfinished.rename(self.place(key))
+        self._agreed.pop(key, None)
 
     def is_of_other_code(self, key: str) -> bool:
         """Whether it was run with other code of pflsim than this; its parts' own code is the same in any case."""

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.compare.comparing import compare
+from launch.compare.gather import gather
+from launch.compare.picture import save_picture
 from launch.sweep.cache import Cache
 from launch.sweep.display import Display
 from launch.sweep.figures import figures, is_whole
@@ -54,12 +57,20 @@ def sweep(path: Path, options: Options) -> bool:
         write_all(plan, cache, directory)
         (directory / "sweep.html").write_text(sweep_page(plan), encoding="utf-8")
     show_table(plan)
+    _draw(directory)
     other = [run for cell in cells for run in plan.reported(cell) or () if cache.holds(run.key)]
     other = [run for run in other if cache.is_of_other_code(run.key)]
     if other:
         print(f"warning: {len(other)} runs were made by other code of pflsim; a new --cache runs them again")
-    print(f"results: {directory}")
+    print(f"results: {directory} (pflsim compare {directory} tells what differs)")
     return is_whole({at: figure for at, figure in figures(plan).items() if at in {cell.at for cell in cells}})
+
+
+def _draw(directory: Path) -> None:
+    """Every seed as a point, as `pflsim compare` draws them, with the first row as the baseline."""
+    found = gather([directory])
+    if found.runs:
+        save_picture(compare(found.runs, None, None, found.left_out), directory / "table")
 
 
 def check_sweep(path: Path, options: Options) -> None:

@@ -99,7 +99,8 @@ def how_it_was_made(plan: Plan) -> list[str]:
     if tuned:
         trials = max(len(cell.trials) for cell in plan.sweep.cells)
         names = f"seed{'s' if len(tuning.seeds) > 1 else ''} {', '.join(map(str, tuning.seeds))}"
-        on = f"on {100 * tuning.validation:g} % of the training parts, {names}"
+        share = f"{100 * tuning.validation:g} %" if tuning.folds is None else f"each of {tuning.folds} folds"
+        on = f"on {share} of the training parts, {names}"
         said.append(f"tuned {on}, by cell, {trials} trials each: {', '.join(row.name for row in tuned)}")
         others = [row.name for row in plan.sweep.rows if not row.tune]
         said += [f"not tuned: {', '.join(others)}"] if others else []

@@ -33,9 +33,9 @@ def write_all(plan: Plan, cache: Cache, directory: Path) -> None:
     _write(directory / "table.md", markdown(plan))
     _write(directory / "table.tex", latex(plan))
     _write_csv(directory / "table.csv", table)
-    _write_csv(directory / "runs.csv", run_rows(plan, cache))
+    _write_csv(directory / "runs.csv", run_rows(plan, cache, directory))
     if any(cell.trials for cell in plan.sweep.cells):
-        _write_csv(directory / "trials.csv", trial_rows(plan, cache))
+        _write_csv(directory / "trials.csv", trial_rows(plan, cache, directory))
     if find_spec("pyarrow") is not None:
         _write_parquet(directory / "table.parquet", table)
 
@@ -65,12 +65,12 @@ def table_rows(plan: Plan) -> Rows:
     ]
 
 
-def run_rows(plan: Plan, cache: Cache) -> Rows:
+def run_rows(plan: Plan, cache: Cache, directory: Path) -> Rows:
     """One row per reported run."""
-    return [_run_row(plan, cache, run) for cell in plan.sweep.cells for run in plan.reported(cell) or ()]
+    return [_run_row(plan, cache, run, directory) for cell in plan.sweep.cells for run in plan.reported(cell) or ()]
 
 
-def trial_rows(plan: Plan, cache: Cache) -> Rows:
+def trial_rows(plan: Plan, cache: Cache, directory: Path) -> Rows:
     """One row per trial and seed: what it reached on validation data, and whether it was chosen."""
     rows = []
     for cell in plan.sweep.cells:
@@ -84,18 +84,19 @@ def trial_rows(plan: Plan, cache: Cache) -> Rows:
                     "column": cell.column,
                     "settings": json.dumps(run.settings),
                     "seed": run.seed,
+                    "fold": run.fold,
                     "status": outcome.status if outcome else "not run",
                     "reason": outcome.reason if outcome else "",
                     "validation": value,
                     "round": outcome.round if outcome else None,
                     "chosen": bool(choice and choice.trial.settings == run.settings),
-                    "folder": str(cache.place(run.key)) if cache.holds(run.key) else "",
+                    "folder": _folder(cache, run, directory),
                 }
             )
     return rows
 
 
-def _run_row(plan: Plan, cache: Cache, run: Planned) -> dict[str, Any]:
+def _run_row(plan: Plan, cache: Cache, run: Planned, directory: Path) -> dict[str, Any]:
     outcome = plan.outcome(run)
     accuracy = outcome.accuracy if outcome else None
     summary = outcome.summary if outcome and outcome.summary else {}
@@ -122,8 +123,16 @@ def _run_row(plan: Plan, cache: Cache, run: Planned) -> dict[str, Any]:
         "digest": summary.get("digest"),
         "partition": (summary.get("partition") or {}).get("digest"),
         "of_other_code": cache.holds(run.key) and cache.is_of_other_code(run.key),
-        "folder": str(cache.place(run.key)) if cache.holds(run.key) else "",
+        "folder": _folder(cache, run, directory),
     }
+
+
+def _folder(cache: Cache, run: Planned, directory: Path) -> str:
+    """Where a run lies, seen from `directory` if it is inside, so that the whole can be moved."""
+    if not cache.holds(run.key):
+        return ""
+    place, whole = cache.place(run.key).resolve(), directory.resolve()
+    return str(place.relative_to(whole) if place.is_relative_to(whole) else place)
 
 
 def markdown(plan: Plan) -> str:
@@ -184,7 +193,9 @@ def as_toml(sweep: Sweep) -> str:
     """The sweep as a file that stands by itself."""
     tables: dict[str, Any] = sweep.file.model_dump(exclude_none=True, exclude_defaults=True)
     tables["sweep"] = sweep.file.sweep.model_dump(exclude_none=True)
-    tables["tuning"] = sweep.file.tuning.model_dump()
+    tables["tuning"] = sweep.file.tuning.model_dump(exclude_none=True)
+    if sweep.file.tuning.folds is not None:
+        del tables["tuning"]["validation"]  # folds stand instead of it
     return tomli_w.dumps({key: _plain(tables[key]) for key in _TABLES if tables.get(key)})
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from launch.sweep.cache import Cache, key_of
+from launch.sweep.cache import Cache
 from launch.sweep.reading import FAILED, Outcome, read_test, read_validation
 from launch.sweep.tuning import Choice, Trial, choose
 from pflsim.spec import Description
@@ -23,12 +23,15 @@ class Planned:
     settings: Settings
     description: Description
     key: str
+    fold: int = 0
+    """Which of the splits of the training parts a trial has, from 0."""
 
     @property
     def label(self) -> str:
         """For progress and failures."""
         tried = f", trial of {in_words(self.settings)}" if self.purpose == "trial" else ""
-        return f"{self.cell.name}{tried}, seed {self.seed}"
+        fold = f", fold {self.fold + 1}" if self.description.data.settings.get("validation_part") is not None else ""
+        return f"{self.cell.name}{tried}, seed {self.seed}{fold if tried else ''}"
 
 
 class Plan:
@@ -47,9 +50,10 @@ class Plan:
         if cell.at not in self._trials:
             tuning = self.sweep.file.tuning
             self._trials[cell.at] = [
-                self._planned(cell, "trial", seed, settings, cell.trial(seed, settings, tuning.validation))
+                self._planned(cell, "trial", seed, settings, cell.trial(seed, settings, split), fold)
                 for settings in cell.trials
                 for seed in tuning.seeds
+                for fold, split in enumerate(tuning.splits)
             ]
         return self._trials[cell.at]
 
@@ -90,12 +94,12 @@ class Plan:
 
     def tried(self, cell: Cell) -> list[Trial]:
         """The trials of a cell with what came of them by now."""
-        outcomes: dict[str, tuple[Settings, dict[int, Outcome]]] = {}
+        outcomes: dict[str, tuple[Settings, dict[tuple[int, int], Outcome]]] = {}
         for run in self.trials(cell):
-            _, by_seed = outcomes.setdefault(repr(run.settings), (run.settings, {}))
+            _, each = outcomes.setdefault(repr(run.settings), (run.settings, {}))
             found = self.outcome(run)
-            by_seed[run.seed] = found if found is not None else Outcome(FAILED, "was not run")
-        return [Trial(settings, by_seed, self.sweep.file.sweep.measure) for settings, by_seed in outcomes.values()]
+            each[run.seed, run.fold] = found if found is not None else Outcome(FAILED, "was not run")
+        return [Trial(settings, each, self.sweep.file.sweep.measure) for settings, each in outcomes.values()]
 
     def choice(self, cell: Cell) -> Choice | None:
         """What the trials of a cell have chosen, when all of them have ended."""
@@ -114,9 +118,11 @@ class Plan:
         return all(self.outcome(run) is not None for run in self.trials(cell))
 
     def _planned(
-        self, cell: Cell, purpose: Purpose, seed: int, settings: Settings, description: Description
+        self, cell: Cell, purpose: Purpose, seed: int, settings: Settings, description: Description, fold: int = 0
     ) -> Planned:
-        return Planned(cell, purpose, seed, settings, packed(description, cell.tables), key_of(description))
+        return Planned(
+            cell, purpose, seed, settings, packed(description, cell.tables), self._cache.key_of(description), fold
+        )
 
 
 def packed(description: Description, tables: Mapping[str, object]) -> Description:

@@ -11,16 +11,16 @@ from pflsim.sweep import Settings
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination of a grid, run with each of the tuning seeds."""
+    """One combination of a grid, run with each of the tuning seeds and folds."""
 
     settings: Settings
-    outcomes: Mapping[int, Outcome]
-    """By seed."""
+    outcomes: Mapping[tuple[int, int], Outcome]
+    """By seed and fold."""
     measure: str
 
     @property
     def score(self) -> float | None:
-        """The mean over seeds on validation data, a fraction of 1; None if it failed or diverged with one of them."""
+        """The mean over its runs on validation data, a fraction of 1; None if one of them failed or diverged."""
         scores = [outcome.measured(self.measure) for outcome in self.outcomes.values()]
         known = [score for score in scores if score is not None]
         return math.fsum(known) / len(known) if known and len(known) == len(scores) else None
