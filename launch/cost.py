@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from launch.finished import FinishedRun
+from launch.finished import DONE, FinishedRun
 from launch.screen import fitted
 from launch.show import Screen
 from launch.tables import MOST_ACTORS, table
@@ -59,7 +59,7 @@ def _print_text(runs: Sequence[FinishedRun], costs: Sequence[Cost]) -> None:
     if cost.fates:
         console.print(_fate_table(cost))
         console.print()
-    for line in sentences(cost):
+    for line in sentences(cost, is_done=run.ended == DONE):
         console.print(fitted(line, 2, console.width), markup=False)
 
 
@@ -84,8 +84,8 @@ def _fate_table(cost: Cost) -> Table:
     return shown
 
 
-def sentences(cost: Cost) -> Iterator[str]:
-    """What the tables do not tell."""
+def sentences(cost: Cost, is_done: bool) -> Iterator[str]:
+    """What the tables do not tell; of a run that is not done, the two ends cannot agree yet."""
     if cost.useful_computing is not None:
         told = f"of use: {100 * cost.useful_computing:.1f} % of the clients' computing"
         if cost.useful_bytes is not None:
@@ -106,7 +106,7 @@ def sentences(cost: Cost) -> Iterator[str]:
     )
     if cost.target is not None:
         yield _reached(cost.target)
-    if not cost.ends_agree:
+    if is_done and not cost.ends_agree:
         yield "warning: what senders and receivers counted does not agree; pflsim verify tells more"
 
 

@@ -73,8 +73,8 @@ def report(runs: list[Told]) -> str:
 def _head(own: Told) -> list[Part]:
     said = [f"Not a finished run: {own.run.reservation}."] if own.run.reservation else []
     said += [remark[0].upper() + remark[1:] for remark in _remarks(own)]
-    tiles = Tiles(_tiles(own.summary))
-    return [*([Remarks(said)] if said else []), tiles]
+    tiles = _tiles(own.summary)
+    return [*([Remarks(said)] if said else []), *([Tiles(tiles)] if tiles else [])]
 
 
 def _remarks(own: Told) -> list[str]:
@@ -119,7 +119,7 @@ def _results(runs: list[Told]) -> Section:
 def _what_was_run(own: Told) -> Section:
     run, summary = own.run.description, own.summary
     partition = summary.get("partition") or {}
-    stopped = summary.get("stopped")
+    status, stopped = str(summary.get("status")), summary.get("stopped")
     facts = [
         ("method", str(summary["algorithm"])),
         ("data", f"{summary['dataset']}; {partition['report']}" if "report" in partition else str(summary["dataset"])),
@@ -134,7 +134,7 @@ def _what_was_run(own: Told) -> Section:
         ("links", _settings("", run.links)),
         ("devices", _settings("", run.devices)),
         ("seeds", ", ".join(f"{name} {seed}" for name, seed in run.run.seed.model_dump().items())),
-        ("status", f"{summary.get('status')}{': ' + str(stopped) if stopped else ''}"),
+        ("status", f"{status}: {stopped}" if stopped not in (None, status) else status),
         ("digest", str(summary.get("digest") or "–")),
         ("trace digest", str(summary.get("trace_digest") or "–")),
         ("partition digest", str(partition.get("digest", "–"))),

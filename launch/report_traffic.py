@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from launch.cost import sentences
-from launch.finished import FinishedRun
+from launch.finished import DONE, FinishedRun
 from pflsim.record.cost import Cost, Flow, cost_of
 from pflsim.record.database import Reader
 from pflsim.record.durations import duration
@@ -28,7 +28,7 @@ def communication(run: FinishedRun) -> Iterator[Section]:
     parts: list[Part] = [_flow_table("By kind", "kind", [*cost.kinds, cost.total])]
     if len(cost.fates) > 1:
         parts.append(_fates(cost))
-    parts.append(Lines([_capital(line) for line in sentences(cost)]))
+    parts.append(Lines([_capital(line) for line in sentences(cost, is_done=run.ended == DONE)]))
     over_rounds = traffic.over_rounds(cost.rounds, _kinds(run.reader))
     parts += [over_rounds] if over_rounds and _varies(cost) else []
     sent, received = _ends(cost)
@@ -37,7 +37,7 @@ def communication(run: FinishedRun) -> Iterator[Section]:
         parts.append(traffic.by_client(sent, received, clients[:_MOST_CLIENTS], len(clients)))
         caption = f"The first {_MOST_LINKS} of {len(cost.links)}." if len(cost.links) > _MOST_LINKS else ""
         parts.append(_flow_table("Busiest links", "link", cost.links[:_MOST_LINKS], caption))
-    elif len(clients) > 1:
+    elif len(clients) > 1 and cost.total.messages:
         parts.append(Text("All clients sent and received alike."))
     parts += _named(balance(run.reader))
     yield Section("Communication", parts, "What the sockets took and gave, counted at both ends.")

@@ -1,6 +1,5 @@
 """A page in a real headless Chromium, for the tests: what it draws, what it says, and what it asks of the network."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,9 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-DRAWN_MS = 40_000
+DRAWN_MS = 120_000
+TIMEOUT_S = 300
+"""On a machine that is busy with other things."""
 
 
 @dataclass
@@ -56,33 +57,32 @@ class Seen:
         return self.page.evaluate(f"{style}.backgroundColor"), self.page.evaluate(f"{style}.color")
 
 
-def browser() -> str:
-    """Where a Chromium lies; without one, or without playwright, the test is skipped with the reason."""
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser; where there is none, or no playwright, the test is skipped with the reason."""
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip("no Chromium is installed, so no page can be looked at")
-    return found
-
-
-@contextmanager
-def opened(path: Path, *, width: int = 1280, scheme: str = "light") -> Iterator[Seen]:
-    """A page, once all its pictures are drawn."""
-    executable = browser()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=executable, args=list(FLAGS), env=dict(os.environ))
+        browser = play.chromium.launch(executable_path=found, args=list(FLAGS))
         try:
-            page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            seen = Seen(page)
-            page.on(
-                "console", lambda said: seen.errors.append(said.text) if said.type in ("error", "warning") else None
-            )
-            page.on("pageerror", lambda problem: seen.errors.append(str(problem)))
-            page.on("request", lambda request: seen.requests.append(request.url))
-            page.goto(path.resolve().as_uri())
-            page.wait_for_function("document.documentElement.dataset.drawn !== undefined", timeout=DRAWN_MS)
-            yield seen
+            yield browser
         finally:
-            chromium.close()
+            browser.close()
+
+
+@contextmanager
+def opened(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light") -> Iterator[Seen]:
+    """A page, once all its pictures are drawn."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    seen = Seen(page)
+    page.on("console", lambda said: seen.errors.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda problem: seen.errors.append(str(problem)))
+    page.on("request", lambda request: seen.requests.append(request.url))
+    page.goto(path.resolve().as_uri())
+    page.wait_for_function("document.documentElement.dataset.drawn !== undefined", timeout=DRAWN_MS)
+    yield seen
+    page.close()

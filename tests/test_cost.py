@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -315,3 +316,15 @@ def test_the_kernel_counted_the_same_bytes_on_the_sockets(tmp_path: Path) -> Non
     assert counted > 6_000_000
     assert kernel["stream_bytes"] - counted >= 2 * frames + 6 * 2 * 64
     assert more <= 0.01 * counted
+
+
+def test_of_a_run_that_is_not_done_it_is_said_so_and_its_ends_are_not_compared(tmp_path: Path) -> None:
+    run_into(tmp_path / "run", description(**SMALL))
+    with sqlite3.connect(tmp_path / "run" / "record.db") as database:
+        database.execute("DELETE FROM events WHERE actor = 'launcher'")
+        database.execute("DELETE FROM sent WHERE sender = 'c000'")
+    text = " ".join(said(str(tmp_path / "run")).split())
+    assert "this run goes on, or was killed" in text and "does not agree" not in text
+    with sqlite3.connect(tmp_path / "run" / "record.db") as database:
+        database.execute("INSERT INTO events VALUES ('launcher', 'done', '', 0, 0.0)")
+    assert "does not agree; pflsim verify tells" in " ".join(said(str(tmp_path / "run")).split())

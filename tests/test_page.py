@@ -11,7 +11,7 @@ import pytest
 
 from pflsim.report.page import Facts, Folded, Grid, Lines, Remarks, Section, Table, Text, Tiles, packed, page
 from pflsim.report.picture import Key, Picture, axis, numbers
-from tests.browsing import opened
+from tests.browsing import TIMEOUT_S, chromium, opened
 
 HOSTILE = "<img src=x onerror=alert(1)></script><b>&\"'"
 LINE = Picture([{"type": "scatter", "x": [1, 2], "y": [3, 4]}], {"xaxis": axis("round")}, "a line")
@@ -82,10 +82,11 @@ def test_numbers_are_short_and_what_is_none_is_none() -> None:
     ]
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize(("scheme", "paper"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 27)")])
 def test_a_browser_draws_every_picture_and_takes_no_text_for_markup(tmp_path: Path, scheme: str, paper: str) -> None:
     (tmp_path / "page.html").write_text(page(HOSTILE, everything(HOSTILE)), encoding="utf-8")
-    with opened(tmp_path / "page.html", scheme=scheme, width=400) as seen:
+    with chromium() as browser, opened(browser, tmp_path / "page.html", scheme=scheme, width=400) as seen:
         assert (seen.errors, seen.empty_pictures(), seen.pictures()) == ([], [], 3)
         assert seen.requests == [(tmp_path / "page.html").as_uri()]
         assert seen.is_within_its_width() and seen.ink()[0] == paper
@@ -93,9 +94,10 @@ def test_a_browser_draws_every_picture_and_takes_no_text_for_markup(tmp_path: Pa
         assert seen.page.locator("h1").inner_text() == HOSTILE
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 def test_a_browser_that_prints_fits_the_pictures_to_the_paper(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page("t", everything("x")), encoding="utf-8")
-    with opened(tmp_path / "page.html") as seen:
+    with chromium() as browser, opened(browser, tmp_path / "page.html") as seen:
         width: Any = 'document.querySelector(".main-svg").getBoundingClientRect().width'
         before = seen.page.evaluate(width)
         seen.page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -105,9 +107,10 @@ def test_a_browser_that_prints_fits_the_pictures_to_the_paper(tmp_path: Path) ->
         assert seen.page.pdf().startswith(b"%PDF")
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 def test_an_empty_picture_is_found(tmp_path: Path) -> None:
     """What the tests of pages rely on: a place in which no mark is drawn is seen."""
     empty = Picture([{"type": "scatter", "x": [], "y": []}], {}, "nothing")
     (tmp_path / "page.html").write_text(page("t", [Section("s", [empty, LINE])]), encoding="utf-8")
-    with opened(tmp_path / "page.html") as seen:
+    with chromium() as browser, opened(browser, tmp_path / "page.html") as seen:
         assert seen.empty_pictures() == ["nothing"]

@@ -20,7 +20,7 @@ from launch.report import write_report
 from pflsim.record.database import Record
 from pflsim.spec import validate
 from pflsim.study import Study
-from tests.browsing import opened
+from tests.browsing import TIMEOUT_S, chromium, opened
 from tests.launching import description
 from tests.recorded import AMONG, KINDS, PEERS, SMALL, run_into
 
@@ -47,10 +47,10 @@ def section(html: str, title: str) -> str:
     return html.split(f"<h2>{title}</h2>")[1].split("</section>")[0]
 
 
-def assert_drawn_alike(page: Path, pictures: int) -> None:
+def assert_drawn_alike(browser: Any, page: Path, pictures: int) -> None:
     """In light and dark, on a desk and in a hand: every picture is drawn, without a complaint or a request."""
     for width, scheme in VIEWS:
-        with opened(page, width=width, scheme=scheme) as seen:
+        with opened(browser, page, width=width, scheme=scheme) as seen:
             assert (seen.errors, seen.empty_pictures(), seen.pictures()) == ([], [], pictures)
             assert [url for url in seen.requests if not url.startswith("data:")] == [page.resolve().as_uri()]
             assert seen.is_within_its_width()
@@ -137,15 +137,19 @@ def test_a_run_leaves_a_page_with_the_methods_beside_it(study: Path) -> None:
     assert not (study.with_name("run-local") / "report.html").exists()
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 def test_a_browser_draws_the_page_of_a_study(study: Path) -> None:
-    assert_drawn_alike(study / "report.html", 12)
+    with chromium() as browser:
+        assert_drawn_alike(browser, study / "report.html", 12)
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 def test_a_browser_draws_the_page_of_peers_and_of_clusters(tmp_path: Path) -> None:
     report_of(tmp_path / "peers", **(AMONG | PEERS["asynchronous"]))
-    assert_drawn_alike(tmp_path / "peers" / "report.html", 13)
     report_of(tmp_path / "clusters", **(SMALL | CLUSTERED))
-    assert_drawn_alike(tmp_path / "clusters" / "report.html", 12)
+    with chromium() as browser:
+        assert_drawn_alike(browser, tmp_path / "peers" / "report.html", 13)
+        assert_drawn_alike(browser, tmp_path / "clusters" / "report.html", 12)
 
 
 def test_folders_beside_that_differ_in_more_than_the_method_are_left_out(study: Path, tmp_path: Path) -> None:
