@@ -68,7 +68,7 @@ def _both_ways(study: "Study", plan: Mapping[str, Any]) -> list[str]:
     return [
         *([first] if asked else []),
         f"{cohort} clients, {_megabytes(plan['down_bytes'], cohort)} down",
-        f"{cohort} clients, {_megabytes(_bytes(_first_answer(study)), cohort)} up",
+        f"{cohort} clients, {_megabytes(sum(study.frame_bytes('up', _first_answer(study))), cohort)} up",
     ]
 
 
@@ -76,7 +76,7 @@ def _models_among_peers(study: "Study") -> list[str]:
     """What all peers send in their first rounds."""
     peers = range(len(study.names))
     sent = [study.models_sent(peer, 0) for peer in peers]
-    model_bytes = _bytes(study.method.peer_shows(study.method.client_init(study.client(0))))
+    model_bytes = sum(study.frame_bytes("peer", study.method.peer_shows(study.method.client_init(study.client(0)))))
     each = f"{min(sent)}" if min(sent) == max(sent) else f"{min(sent)} to {max(sent)}"
     return [f"{sum(sent)} models, {each} of each peer, {_megabytes(model_bytes, sum(sent))} between peers"]
 
@@ -90,10 +90,6 @@ def _working(study: "Study", asked: int) -> int:
 
 def _megabytes(payload_bytes: int, cohort: int) -> str:
     return f"{payload_bytes:,} bytes each = {three_digits(payload_bytes * cohort / 1e6)} MB"
-
-
-def _bytes(tensors: "Tensors") -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def _first_answer(study: "Study") -> "Tensors":

@@ -60,6 +60,16 @@ TABLES: dict[str, dict[str, str]] = {
         "control_bytes": "INTEGER",
         "departure_ns": "INTEGER",
     },
+    "uncoded": {  # of a message with tensors that a codec made shorter: beside `sent`
+        "sender": "TEXT",
+        "receiver": "TEXT",
+        "kind": "TEXT",
+        "channel": "TEXT",
+        "sequence": "INTEGER",
+        "round": "INTEGER",
+        "payload_bytes": "INTEGER",  # what it would have weighed without
+        "departure_ns": "INTEGER",
+    },
     "received": {
         "sender": "TEXT",
         "receiver": "TEXT",
@@ -132,6 +142,7 @@ ORDER = {
     "evaluations": "round, client, rowid",
     "messages": "sender, channel, sequence",
     "sent": "sender, channel, sequence",
+    "uncoded": "sender, channel, sequence",
     "received": "sender, channel, sequence",
     "dropped": "receiver, sender, channel, sequence, rowid",
     "spans": "start_ns, actor, rowid",
