@@ -37,18 +37,18 @@ class Sign:
         return 4 * chunks(n, self.chunk) + level_bytes(n, 1)
 
     def encode(self, v: Tensor, rng: np.random.Generator, shapes: Shapes = ()) -> Bytes:
-        sums = np.abs(rows(v, self.chunk)).sum(axis=1, dtype=np.float64)
-        sizes = np.full(len(sums), self.chunk)
-        sizes[-1:] -= len(sizes) * self.chunk - len(v)
+        parts = rows(v, self.chunk)
+        sums, sizes = np.abs(parts).sum(axis=1, dtype=np.float64), np.full(len(parts), parts.shape[1])
+        sizes[-1:] -= parts.size - len(v)
         scales = (sums / sizes).astype("<f4")
         return np.concatenate([scales.view(np.uint8), packed((v.numpy() >= 0).view(np.uint8), 1)])
 
     def decode(self, frame: Bytes, n: int, shapes: Shapes = ()) -> Tensor:
-        m = chunks(n, self.chunk)
+        m, chunk = chunks(n, self.chunk), min(n, self.chunk)
         scales = read_scales(frame, m)
-        q = np.zeros(m * self.chunk, dtype=np.float32)
+        q = np.zeros(m * chunk, dtype=np.float32)
         q[:n] = unpacked(frame[4 * m :], n, 1)
         q *= 2
         q -= 1
-        q.reshape(m, self.chunk)[:] *= scales[:, None]
+        q.reshape(m, chunk)[:] *= scales[:, None]
         return torch.from_numpy(q[:n])

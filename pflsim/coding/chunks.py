@@ -34,8 +34,8 @@ def require_chunk(chunk: int) -> None:
 
 
 def rows(v: Tensor, chunk: int) -> np.ndarray:
-    """v [n] as [m, chunk], the last row filled with zeros; float32."""
-    flat = v.numpy()
+    """v [n] as [m, chunk] (or [1, n] if that is all of it), the last row filled with zeros; float32."""
+    flat, chunk = v.numpy(), min(chunk, max(1, len(v)))
     whole = chunks(len(flat), chunk) * chunk
     if whole != len(flat):
         flat = np.concatenate([flat, np.zeros(whole - len(flat), dtype=np.float32)])
@@ -66,7 +66,7 @@ def encode_levels(v: Tensor, rng: np.random.Generator, chunk: int, s: int, bits:
 
 def decode_levels(frame: Bytes, n: int, chunk: int, s: int, bits: int) -> Tensor:
     """norm q / s, float32 [n]. Raises BadMessage for scales that are not finite, and for levels beyond the last."""
-    m = chunks(n, chunk)
+    m, chunk = chunks(n, chunk), min(chunk, max(1, n))
     scales = read_scales(frame, m)
     levels = unpacked(frame[4 * m :], n, bits)
     if n and int(levels.max()) > 2 * s:
