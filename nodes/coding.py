@@ -26,8 +26,9 @@ class Told:
     known: dict[int, tuple[int, Tensors]] = field(default_factory=dict)
     """By client: the number of the last work that it is known to have, and what came with it."""
     made: Made = field(default_factory=dict)
-    """What was encoded for `version`, for whoever is sent the same tensor."""
+    """What was encoded for `version`, for whoever is sent the same tensor; never for a round before."""
     version: tuple[int, int] = (-1, -1)
+    """The round, and how often the model had changed."""
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from launch.retime import retimed_rounds
 from nodes.sequential import FactList, run_sequentially
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.codecs.int8 import EightBits
@@ -246,7 +247,7 @@ def test_the_record_tells_what_the_payload_would_have_been(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("settings", "clients_per_process"),
     [
-        ({"codec": SERVER_CODECS["carried over"]}, 1),
+        ({"codec": {"up": way("top-k", goes_up=True), "down": way("int4", goes_up=False)}}, 1),
         ({"codec": SERVER_CODECS["at random"], "schedule": {"kind": "fedasync", "concurrency": 3}}, 2),
         ({"codec": {"peer": {"name": "int4", "delta": True, "zstd": True}}, "algorithm": {"name": "dfedu"}}, 2),
     ],
@@ -261,3 +262,6 @@ def test_real_processes_give_the_sequential_drivers_bits_however_clients_are_pla
     assert (summary["digest"], summary["trace_digest"]) == (expected["digest"], expected["trace_digest"])
     assert summary["traffic"]["ends_agree"] and not summary["warnings"]
     assert summary["compression"] and all(one["ratio"] > 1 for one in summary["compression"].values())
+    if tables["codec"].get("down") and "schedule" not in settings:
+        recorded, retimed = retimed_rounds(tmp_path / "out", ["links.latency_ms=100"])
+        assert [one.end_ns < other.end_ns for one, other in zip(recorded, retimed, strict=True)] == [True] * 3
