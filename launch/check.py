@@ -15,6 +15,7 @@ from pflsim.record.report import three_digits
 from pflsim.spec import Description, validate
 
 if TYPE_CHECKING:
+    from pflsim.coding.direction import Direction
     from pflsim.federation import Tensors
     from pflsim.study import Study
 
@@ -106,7 +107,7 @@ def _first_answer(study: "Study") -> "Tensors":
 def _memory_bytes(description: Description, study: "Study") -> int:
     """The data once, and what each process needs: its own pages, and about six vectors per client that it runs.
 
-    A peer has two more per neighbour: the newest model of each, and one that is early.
+    A peer has two more per neighbour: the newest model of each, and one that is early. Codecs keep what they refer to.
     """
     processes = len(assignments(description)) + 2
     own = FORKED_BYTES if start_method(description) == "fork" else SPAWNED_BYTES + study.data.x.nbytes
@@ -114,5 +115,13 @@ def _memory_bytes(description: Description, study: "Study") -> int:
     kept = 12 * len(study.names)
     if study.is_for_peers:
         kept += 2 * sum(len(study.linked(peer)) for peer in range(len(study.names)))
+        kept += (
+            2 * _is_set(study.codecs.peer, "delta") * sum(len(study.linked(peer)) for peer in range(len(study.names)))
+        )
+    kept += len(study.names) * (_is_set(study.codecs.up, "error_feedback") + 3 * _is_set(study.codecs.down, "delta"))
     vectors = 4 * largest * kept
     return int(SPAWNED_BYTES + study.data.x.nbytes + processes * own + vectors)
+
+
+def _is_set(direction: "Direction | None", what: str) -> int:
+    return int(direction is not None and getattr(direction, what))

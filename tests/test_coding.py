@@ -192,6 +192,7 @@ def refused(one: Direction, coded: Coded, frame: bytes) -> str:
 def test_a_frame_of_another_codec_or_length_is_refused() -> None:
     one = direction("int8")
     assert refused(one, Coded("sign", 0, (100,)), bytes(104)) == "it is encoded by 'sign', not by int8"
+    assert refused(one, Coded("int8", 3, (100,)), bytes(104)) == "it is a difference to 3, and none travel there"
     assert refused(one, Coded("int8", 0, (100,)), bytes(103)) == "it has 103 bytes, as int8 it has 104"
     assert "it has 63 numbers" in refused(one, Coded("int8", 0, (63,)), bytes(67))
     assert "it has 0 numbers" in refused(one, Coded("int8", 0, (0, 64)), b"\0")

@@ -142,6 +142,8 @@ class Direction:
         n = prod(coded.shape)
         if coded.codec != self.label:
             raise BadMessage(f"it is encoded by {coded.codec!r:.40}, not by {self.label}")
+        if coded.base and not self.delta:
+            raise BadMessage(f"it is a difference to {coded.base}, and none travel there")
         if not LEAST <= n <= self.most_numbers:
             raise BadMessage(f"it has {n} numbers; from {LEAST} to {self.most_numbers} travel encoded")
         shapes, raw = self._shapes(coded.shape), frame.numpy()
