@@ -15,7 +15,7 @@ from rich.table import Table
 
 from pflsim import catalogue
 from pflsim.errors import DescriptionError
-from pflsim.record.report import comparison_table
+from pflsim.record.report import comparison_table, three_digits
 from pflsim.record.result import Result
 from pflsim.timing import availability, devices, faults, links
 
@@ -48,6 +48,9 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
     rejected = summary.get("rejected_uploads", 0)
     if rejected:
         remarks.append(f"warning: {rejected} uploads were not finite and were rejected; does it diverge?")
+    for way, found in (summary.get("compression") or {}).items():
+        sizes = [three_digits(found[name] / 1e6) for name in ("payload_bytes", "raw_bytes")]
+        remarks.append(f"{way} {sizes[0]} MB, which would have been {sizes[1]} MB without a codec")
     accuracy = summary.get("accuracy") or {}
     if accuracy.get("weighted") is not None and accuracy.get("loss") is None:
         remarks.append("warning: some models that were evaluated give a loss that is not finite; does it diverge?")

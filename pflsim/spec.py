@@ -163,6 +163,8 @@ class Description(Table):
     availability: str | dict[str, Any] = "always"
     fault: tuple[dict[str, Any], ...] = ()
     """What goes wrong, when, and to whom: `[[fault]]`, see `pflsim.timing.faults`."""
+    codec: dict[str, str | dict[str, Any]] | None = None
+    """How messages travel in fewer bytes, by direction: `[codec]`, see `pflsim.coding.settings`."""
     record: RecordTable = RecordTable()
     beside: tuple[Algorithm, ...] = ()
     """Other methods to run on the same seed and partition, for comparison."""

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 
 from pflsim import catalogue
 from pflsim.appointments import Appointments
+from pflsim.coding.direction import Direction
+from pflsim.coding.settings import Codecs, fitted, load, remarks, require_references
 from pflsim.cohorts import Cohorts, predicted_visit_s
 from pflsim.data.loading import Data
 from pflsim.data.loading import load as load_data
@@ -48,7 +50,7 @@ BACKWARD_PER_FORWARD = 2.0
 
 _BEFORE_THE_FIRST_VISIT = -1
 _PEER_SCHEDULES = ("sync", "neighbours", "asynchronous", "pairs", "push", "epidemic")
-_PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn", "networkx")
+_PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn", "networkx", "zstandard")
 _PUBLIC_SHARE = 0.1
 
 
@@ -103,6 +105,7 @@ class Study:
             raise DescriptionError("record.spans", False, "must be true where devices.power is to be told as energy")
         with reported_at(description.algorithm.at):
             self.warnings += self._checked(self.method)
+        self.codecs = self._codecs()
         if self.is_for_peers:
             self._prepare_peers()
         self.cohorts = Cohorts(self.schedule, self._population(), description.run.seed.train)
@@ -112,7 +115,9 @@ class Study:
     def require(self, table: Algorithm) -> None:
         """Raises DescriptionError if the method of `table` could not run in the place of this study's own."""
         with reported_at(table.at):
-            self._checked(self._method(table))
+            method = self._method(table)
+            self._checked(method)
+        load(self.description.codec, is_for_peers=is_for_peers(method), method=table.name)
 
     @property
     def rounds(self) -> int:
@@ -313,10 +318,43 @@ class Study:
             "hub": self.hub,
             "watts": {actor: list(astuple(power)) for actor, power in self.devices.power.items()},
             "cohort": self.schedule.size(run.clients),
-            "down_bytes": _bytes(self._first_down()),
+            "down_bytes": sum(self.frame_bytes("down", self._first_down())),
             "warnings": self.warnings,
             "effective": effective(self.description) | {"versions": versions()},
         }
+
+    def frame_bytes(self, direction: Literal["up", "down", "peer"], tensors: Tensors) -> list[int]:
+        """The lengths of the frames of a message, encoded as that direction's are; before zstd, which has no formula.
+
+        A first message that is to be a difference to the one before is longer: it travels as it is.
+        """
+        coded: Direction | None = getattr(self.codecs, direction)
+        if coded is None:
+            return [_bytes({name: tensor}) for name, tensor in tensors.items()]
+        return coded.frame_bytes(tensors)
+
+    def first_up(self, client: int = 0) -> Tensors:
+        """What `client` would send up first; it takes one local step, as only names, types and sizes are wanted."""
+        one_step = replace(self.training, local_steps=1, local_epochs=None, local_s=None)
+        task = replace(self.task(client, 0, 0), training=one_step)
+        up: Tensors = self.method.client_step(self.method.client_init(self.client(client)), self._first_down(), task)[1]
+        return up
+
+    def _codecs(self) -> Codecs:
+        """How messages travel, fitted to what they hold. Raises DescriptionError for what cannot work."""
+        codecs = load(self.description.codec, is_for_peers=self.is_for_peers, method=self.method_name)
+        if not codecs:
+            return codecs
+        forgets = any(not fault.keeps_state for fault in self.faults.faults)
+        require_references(codecs, forgets=forgets, loses=self.faults.can_lose(self._pairs()) is not None)
+        self.warnings += remarks(codecs)
+        first = {"up": self.first_up, "down": self._first_down, "peer": self._first_shown}
+        return fitted(codecs, first, [network.layout.shapes for network in self.networks])
+
+    def _first_shown(self) -> Tensors:
+        """What the first peer would show first."""
+        shown: Tensors = self.method.peer_shows(self.method.client_init(self.client(0)))
+        return shown
 
     def _server_state(self) -> Tensors:
         state: Tensors = self.method.server_init(self.federation)
@@ -355,11 +393,7 @@ class Study:
 
     def _check_losses(self) -> None:
         """A message that never arrives must not be waited for without end."""
-        pairs = [(SERVER, name) for name in self.names]
-        if self.is_for_peers and (topology := self.federation.topology) is not None:
-            linked = [(number, other) for number in range(len(self.names)) for other in topology.linked(number)]
-            pairs = [(self.names[number], self.names[other]) for number, other in linked]
-        fault = self.faults.can_lose(pairs, sent_when_cut=not self.is_for_peers)
+        fault = self.faults.can_lose(self._pairs(), sent_when_cut=not self.is_for_peers)
         kind = self.description.schedule.kind
         if fault is not None and not self.schedule.gives_up:
             key = f"fault.{fault.number}.kind"
@@ -383,6 +417,13 @@ class Study:
         if needed > there:
             expected = f"must be at most {there}, as {few(away)} will never be there"
             raise DescriptionError("schedule.minimum", needed, expected)
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        """Who may send something to whom, each pair once."""
+        if self.is_for_peers and (topology := self.federation.topology) is not None:
+            linked = [(number, other) for number in range(len(self.names)) for other in topology.linked(number)]
+            return [(self.names[number], self.names[other]) for number, other in linked]
+        return [(SERVER, name) for name in self.names]
 
     def _check_names(self) -> None:
         if self.description.algorithm.name in (SERVER, COORDINATOR):
@@ -439,13 +480,13 @@ class Study:
         if self.data.classes:
             counts = np.array([np.bincount(y[part.train], minlength=self.data.classes) for part in parts])
         down = self._first_down()
-        self._down_bytes = _bytes(down)
+        self._down_bytes = sum(self.frame_bytes("down", down))
         works = [self.method.client_work(self.task(client, 0, 0), down) for client in self.federation.clients]
         flops = [self._flops(work, client) for client, work in enumerate(works)]
         if self.training.local_s is not None:
             speeds = [self.devices.device(name).flops_per_second for name in self.names]
             flops = [min(work, speed * self.training.local_s) for work, speed in zip(flops, speeds, strict=True)]
-        visit_s = predicted_visit_s(self.names, flops, _bytes(down), self.devices, self.links)
+        visit_s = predicted_visit_s(self.names, flops, self._down_bytes, self.devices, self.links)
         return Population(self.federation.sizes, counts, visit_s)
 
     def _first_down(self) -> Tensors:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgpack
 from torch import Tensor
 
+from pflsim.coding.direction import Coded
 from pflsim.messages import wire
 from pflsim.messages.wire import BYE, Frame, Message
 from pflsim.timing.clock import require_countable
@@ -47,7 +48,7 @@ class Departures:
 
     def put(self, message: Message) -> None:
         """Let `message` leave with the others of this instant. Raises TypeError or ValueError if it cannot travel."""
-        descriptions, frames = self._frames_of(message.tensors)
+        descriptions, frames = self._frames_of(message.tensors, message.coded)
         header = wire.encode_header(message, self._run_id, descriptions)
         self._outbox.append((message, [header, b"", *frames]))
 
@@ -133,12 +134,14 @@ class Departures:
         self._last_byte_ns[message.to] = first_byte_ns + max(1, math.ceil(flight.put_out[-1][0]))
         return flight._replace(latency_ns=first_byte_ns - flight.departure_ns)
 
-    def _frames_of(self, tensors: Mapping[str, Tensor]) -> tuple[list[list[object]], list[Frame]]:
+    def _frames_of(
+        self, tensors: Mapping[str, Tensor], coded: Mapping[str, Coded]
+    ) -> tuple[list[list[object]], list[Frame]]:
         """Encode what is sent to many receivers at one instant only once; the same tensors are the same frames."""
         key = tuple(map(id, tensors.values()))
         encoded = self._encoded.get(key)
         if encoded is None or [d[0] for d in encoded[0]] != list(tensors):
-            encoded = self._encoded[key] = wire.tensor_frames(tensors)
+            encoded = self._encoded[key] = wire.tensor_frames(tensors, coded)
         return encoded
 
 

@@ -76,6 +76,16 @@ TABLES: dict[str, dict[str, str]] = {
         "distinct_payloads": "INTEGER",  # equal ones counted once: what a sender to many at a time would have sent
         "distinct_payload_bytes": "INTEGER",
     },
+    "uncoded": {  # of a message with tensors that a codec made shorter: beside `sent`
+        "sender": "TEXT",
+        "receiver": "TEXT",
+        "kind": "TEXT",
+        "channel": "TEXT",
+        "sequence": "INTEGER",
+        "round": "INTEGER",
+        "payload_bytes": "INTEGER",  # what it would have weighed without
+        "departure_ns": "INTEGER",
+    },
     "received": {
         "sender": "TEXT",
         "receiver": "TEXT",
@@ -150,6 +160,7 @@ ORDER = {
     "messages": "sender, channel, sequence",
     "sent": "sender, channel, sequence",
     "bursts": "departure_ns, sender, rowid",
+    "uncoded": "sender, channel, sequence",
     "received": "sender, channel, sequence",
     "dropped": "receiver, sender, channel, sequence, rowid",
     "spans": "start_ns, actor, rowid",
