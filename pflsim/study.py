@@ -40,7 +40,7 @@ from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.availability import Availability
 from pflsim.timing.clock import NANOSECONDS
 from pflsim.timing.devices import Devices
-from pflsim.timing.faults import Faults
+from pflsim.timing.faults import Fault, Faults
 from pflsim.timing.links import Links
 from pflsim.timing.presence import Presence
 from pflsim.topology import Topology
@@ -346,7 +346,7 @@ class Study:
         if not codecs:
             return codecs
         forgets = any(not fault.keeps_state for fault in self.faults.faults)
-        require_references(codecs, forgets=forgets, loses=self.faults.can_lose(self._pairs()) is not None)
+        require_references(codecs, forgets=forgets, loses=self._can_lose() is not None)
         self.warnings += remarks(codecs)
         first = {"up": self.first_up, "down": self._first_down, "peer": self._first_shown}
         return fitted(codecs, first, [network.layout.shapes for network in self.networks])
@@ -393,8 +393,7 @@ class Study:
 
     def _check_losses(self) -> None:
         """A message that never arrives must not be waited for without end."""
-        fault = self.faults.can_lose(self._pairs(), sent_when_cut=not self.is_for_peers)
-        kind = self.description.schedule.kind
+        fault, kind = self._can_lose(), self.description.schedule.kind
         if fault is not None and not self.schedule.gives_up:
             key = f"fault.{fault.number}.kind"
             expected = f"with schedule.kind = {kind!r} {self.schedule.mend} (the first [[fault]] is fault.0)"
@@ -417,6 +416,10 @@ class Study:
         if needed > there:
             expected = f"must be at most {there}, as {few(away)} will never be there"
             raise DescriptionError("schedule.minimum", needed, expected)
+
+    def _can_lose(self) -> Fault | None:
+        """A fault for which a message may never arrive that somebody sends."""
+        return self.faults.can_lose(self._pairs(), sent_when_cut=not self.is_for_peers)
 
     def _pairs(self) -> list[tuple[str, str]]:
         """Who may send something to whom, each pair once."""
