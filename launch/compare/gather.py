@@ -32,6 +32,8 @@ class Run:
     column: str = ""
     model: str | None = None
     report: Report = "last"
+    sweep: str = ""
+    """The folder of the sweep that it is of."""
 
     @property
     def seed(self) -> Seed:
@@ -110,7 +112,7 @@ def _take_sweep(place: Path, found: Gathered) -> None:
         for row in csv.DictReader(file):
             if row["status"] == _DONE:
                 result = Result.open(place / row["folder"])
-                found.runs.append(Run(result, row["row"], row["column"], row["model"], report))
+                found.runs.append(Run(result, row["row"], row["column"], row["model"], report, place.name))
             elif row["status"] == _NOT_RUN:
                 not_run += 1
             else:
@@ -137,9 +139,12 @@ def labelled(runs: Sequence[Run]) -> list[Run]:
             kin[str(run.result.summary["algorithm"])].append(tables[run.result.directory])
     named: list[Run] = []
     first_of: dict[str, str] = {}
+    sweeps: defaultdict[str, set[str]] = defaultdict(set)
     for run in runs:
-        if run.label:
-            named.append(run)
+        sweeps[run.label].add(run.sweep)
+    for run in runs:
+        if run.label:  # a row of a sweep; that of another one may be another method
+            named.append(replace(run, label=f"{run.label} ({run.sweep})") if len(sweeps[run.label]) > 1 else run)
             continue
         name, own = str(run.result.summary["algorithm"]), tables[run.result.directory]
         apart = {key: value for key, value in own.items() if any(other.get(key) != value for other in kin[name])}
