@@ -21,7 +21,8 @@ from pflsim.learning.training import Training
 from pflsim.schedules.sync import Sync
 from pflsim.spec import Description, Run, Stop, client_names, override_value, read, validate, with_algorithm
 from pflsim.study import Study
-from pflsim.sweep import Column, Row, SweepTable, Tuning, read_sweep
+from pflsim.sweep import read_sweep
+from pflsim.sweep_file import Column, Row, SweepTable, Tuning
 from pflsim.timing import devices, links
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,7 +13,8 @@ from launch.sweep.cache import NOT_THE_RESULT
 from pflsim.errors import DescriptionError
 from pflsim.record.result import Result
 from pflsim.spec import override_value, read
-from pflsim.sweep import Report, in_words
+from pflsim.sweep import in_words
+from pflsim.sweep_file import Report
 
 Seed = tuple[int, int, int]
 """Of the data, the initial model, and training."""
