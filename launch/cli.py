@@ -158,7 +158,7 @@ def calibrate(description: Path, settings: tuple[str, ...], out: Path) -> None:
 
 @pflsim.command()
 @click.argument("description", metavar="SWEEP.toml", type=click.Path(path_type=Path))
-@_set
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, such as base.run.rounds=10.")
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/NAME.")
 @click.option("--cache", type=click.Path(path_type=Path), help="Where runs are kept and found; default OUT/runs.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Most runs at a time; default: one for each core.")
