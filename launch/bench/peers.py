@@ -48,7 +48,9 @@ _NAMES = {SHARED: "floor: two processes", "fedu": "FedU, 40 clients, 4-regular"}
 def rounds_per_s(workload: Workload) -> float:
     """From when everybody has joined to when the last has finished."""
     with tempfile.TemporaryDirectory(prefix="pflsim-bench-") as folder:
-        (result,) = run_all(workload.tables | {"record": {"plot": False}}, Path(folder) / "out", quiet=True)
+        (result,) = run_all(
+            workload.tables | {"record": {"plot": False, "report": False}}, Path(folder) / "out", quiet=True
+        )
         told = next(row["detail"] for row in result.rows("events") if row["what"] == "finished")
         if workload.tables["algorithm"]["name"] == "dfedu":
             _require_exact_bytes(result, workload.tables["run"]["rounds"])

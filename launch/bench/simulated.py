@@ -60,7 +60,7 @@ def told(times: float, share: float, deviation: float) -> list[str]:
 
 def wall_deviation(workload: Workload) -> float:
     """The largest deviation of a round's real duration from its simulated one, as a share of that."""
-    tables: dict[str, Any] = workload.tables | {"links": "wifi", "record": {"plot": False}}
+    tables: dict[str, Any] = workload.tables | {"links": "wifi", "record": {"plot": False, "report": False}}
     tables = override_value(tables, "run.clients", 5)
     tables = override_value(tables, "run.rounds", 5)
     tables = override_value(tables, "run.name", "wall")

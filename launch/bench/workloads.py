@@ -105,7 +105,7 @@ def _learning(
             "contexts": 1,
         },
         "model": model,
-        "record": {"plot": False},
+        "record": {"plot": False, "report": False},
     }
 
 
@@ -118,5 +118,5 @@ def _transport(clients: int, rounds: int, floats: int) -> dict[str, Any]:
         "algorithm": {"name": "launch.bench.transport:Halve"},
         "data": {"name": "synthetic", "samples": clients * 8, "features": 2, "classes": 2, "contexts": 1},
         "model": {"name": "launch.bench.transport:vector", "floats": floats},
-        "record": {"plot": False},
+        "record": {"plot": False, "report": False},
     }
