@@ -15,6 +15,7 @@ from pflsim.record.report import three_digits
 from pflsim.spec import Description, validate
 
 if TYPE_CHECKING:
+    from pflsim.coding.direction import Direction
     from pflsim.federation import Tensors
     from pflsim.study import Study
 
@@ -45,7 +46,7 @@ def _plan(description: Description) -> Table:
     plan = study.plan()
     facts = plan["facts"]
     clients = len(assignments(description))
-    memory_gb = _memory_bytes(description, study) / 1e9
+    memory_gb = memory_bytes(description, study) / 1e9
     table = Table(title=facts["algorithm"], title_justify="left", title_style="bold", box=None, show_header=False)
     table.add_row("data", f"{facts['dataset']}: {facts['partition']['report']}")
     if study.federation.topology is not None:
@@ -68,7 +69,7 @@ def _both_ways(study: "Study", plan: Mapping[str, Any]) -> list[str]:
     return [
         *([first] if asked else []),
         f"{cohort} clients, {_megabytes(plan['down_bytes'], cohort)} down",
-        f"{cohort} clients, {_megabytes(_bytes(_first_answer(study)), cohort)} up",
+        f"{cohort} clients, {_megabytes(sum(study.frame_bytes('up', _first_answer(study))), cohort)} up",
     ]
 
 
@@ -76,7 +77,7 @@ def _models_among_peers(study: "Study") -> list[str]:
     """What all peers send in their first rounds."""
     peers = range(len(study.names))
     sent = [study.models_sent(peer, 0) for peer in peers]
-    model_bytes = _bytes(study.method.peer_shows(study.method.client_init(study.client(0))))
+    model_bytes = sum(study.frame_bytes("peer", study.method.peer_shows(study.method.client_init(study.client(0)))))
     each = f"{min(sent)}" if min(sent) == max(sent) else f"{min(sent)} to {max(sent)}"
     return [f"{sum(sent)} models, {each} of each peer, {_megabytes(model_bytes, sum(sent))} between peers"]
 
@@ -92,10 +93,6 @@ def _megabytes(payload_bytes: int, cohort: int) -> str:
     return f"{payload_bytes:,} bytes each = {three_digits(payload_bytes * cohort / 1e6)} MB"
 
 
-def _bytes(tensors: "Tensors") -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-
-
 def _first_answer(study: "Study") -> "Tensors":
     """What the first client of the first round would send up; it takes one local step, as the size needs no more."""
     this = study.round(0)
@@ -107,10 +104,10 @@ def _first_answer(study: "Study") -> "Tensors":
     return up
 
 
-def _memory_bytes(description: Description, study: "Study") -> int:
+def memory_bytes(description: Description, study: "Study") -> int:
     """The data once, and what each process needs: its own pages, and about six vectors per client that it runs.
 
-    A peer has two more per neighbour: the newest model of each, and one that is early.
+    A peer has two more per neighbour: the newest model of each, and one that is early. Codecs keep what they refer to.
     """
     processes = len(assignments(description)) + 2
     own = FORKED_BYTES if start_method(description) == "fork" else SPAWNED_BYTES + study.data.x.nbytes
@@ -118,5 +115,13 @@ def _memory_bytes(description: Description, study: "Study") -> int:
     kept = 12 * len(study.names)
     if study.is_for_peers:
         kept += 2 * sum(len(study.linked(peer)) for peer in range(len(study.names)))
+        kept += (
+            2 * _is_set(study.codecs.peer, "delta") * sum(len(study.linked(peer)) for peer in range(len(study.names)))
+        )
+    kept += len(study.names) * (_is_set(study.codecs.up, "error_feedback") + 3 * _is_set(study.codecs.down, "delta"))
     vectors = 4 * largest * kept
     return int(SPAWNED_BYTES + study.data.x.nbytes + processes * own + vectors)
+
+
+def _is_set(direction: "Direction | None", what: str) -> int:
+    return int(direction is not None and getattr(direction, what))

@@ -1,4 +1,4 @@
-"""The command line: `pflsim run`, `check`, `explain`, `report`, `watch`, `cost`, `verify`, `retime`, `list`.
+"""The command line: one function for each command, such as `pflsim run`, `sweep` and `explain`.
 
 Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupted.
 """
@@ -156,6 +156,61 @@ def calibrate(description: Path, settings: tuple[str, ...], out: Path) -> None:
     calibrate(_tables(description, settings, None), out)
 
 
+@pflsim.command()
+@click.argument("description", metavar="SWEEP.toml", type=click.Path(path_type=Path))
+@_set
+@click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/NAME.")
+@click.option("--cache", type=click.Path(path_type=Path), help="Where runs are kept and found; default OUT/runs.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Most runs at a time; default: one for each core.")
+@click.option("--row", "rows", multiple=True, metavar="NAME", help="Run only this row; the table shows all.")
+@click.option("--column", "columns", multiple=True, metavar="NAME", help="Run only this column.")
+@click.option("--check", "is_check", is_flag=True, help="Validate and print the plan; run nothing.")
+@click.option("--quiet", is_flag=True, help="Print only the results.")
+def sweep(
+    description: Path,
+    settings: tuple[str, ...],
+    out: Path | None,
+    cache: Path | None,
+    jobs: int | None,
+    rows: tuple[str, ...],
+    columns: tuple[str, ...],
+    is_check: bool,
+    quiet: bool,
+) -> None:
+    """Run a table of methods, settings and seeds, side by side; what is done already is not done again.
+
+    Exit code 1 if a cell of the table lacks a figure, because a run failed or diverged.
+    """
+    from launch.sweep.command import Options, check_sweep, sweep
+
+    options = Options(settings, out, cache, jobs, rows, columns, quiet)
+    if is_check:
+        check_sweep(description, options)
+    elif not sweep(description, options):
+        sys.exit(FAILED)
+
+
+@pflsim.command()
+@click.argument("places", nargs=-1, required=True, metavar="DIR|RUN.toml ...", type=click.Path(path_type=Path))
+@click.option("--baseline", metavar="METHOD", help="What the others are compared with; default: the first one.")
+@click.option("--target", type=float, metavar="ACCURACY", help="Also what it took to reach it, a fraction of 1.")
+@click.option("--seed", "seeds", multiple=True, type=int, help="Run the descriptions with this seed; may be repeated.")
+@click.option("--format", "form", type=click.Choice(["text", "csv", "markdown", "latex"]), default="text")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write every format and a picture into this folder.")
+def compare(
+    places: tuple[Path, ...],
+    baseline: str | None,
+    target: float | None,
+    seeds: tuple[int, ...],
+    form: str,
+    out: Path | None,
+) -> None:
+    """Compare methods over seeds: folders of runs, with those beside them, or of sweeps; or descriptions to be run."""
+    from launch.compare.command import compare_places
+
+    compare_places(places, baseline, target, seeds, form, out)
+
+
 @pflsim.command(name="list")
 @click.argument("room", required=False)
 def list_(room: str | None) -> None:
@@ -169,6 +224,8 @@ def _tables(description: Path, settings: tuple[str, ...], algorithm: str | None)
     from pflsim.spec import override, read, with_algorithm
 
     tables = read(description)
+    if "row" in tables or "sweep" in tables:
+        raise DescriptionError("file", str(description), "is a sweep: `pflsim sweep` runs it, --check checks it")
     if isinstance(tables.setdefault("run", {}), dict):
         tables["run"].setdefault("name", description.stem)
     if algorithm:

@@ -38,7 +38,7 @@ class LocalHost:
                 self.process = subprocess.Popen(
                     command,
                     pass_fds=[there.fileno()],
-                    env=_environment(),
+                    env=environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -77,7 +77,7 @@ class LocalHost:
         self.process.wait()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     here = str(Path(__file__).resolve().parent.parent)
     paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
     own = dict.fromkeys(THREADS, "1") | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONIOENCODING": "utf-8"}

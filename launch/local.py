@@ -25,6 +25,8 @@ from launch.recorder import Recorder
 from launch.supervision import Supervision
 from pflsim.errors import DescriptionError, RunFailed
 from pflsim.record.database import Reader
+from pflsim.record.energy import energies, summed
+from pflsim.record.history import History
 from pflsim.record.report import summarise, write_summary
 from pflsim.record.result import Result
 from pflsim.spec import Algorithm, Description
@@ -187,7 +189,15 @@ class LocalRun:
         facts = facts_of_run(status, self._plan, self._recorder, self._supervision, self._started_s)
         facts["memory"]["processes"] = len(self._processes) + 1
         with Reader(self.directory / "record.db") as reader:
+            if self._plan["watts"]:
+                facts["energy"] = self._tell_energy(reader)
             write_summary(self.directory / "summary.json", summarise(reader, facts))
+
+    def _tell_energy(self, reader: Reader) -> dict[str, Any]:
+        """Record what everybody has spent; it is worked out from what the record says of time."""
+        spent = energies(History.read(reader), self._plan["watts"])
+        self._recorder.write([("energy", *one) for one in spent])
+        return summed(spent)
 
 
 class Shown(str):

@@ -1,7 +1,6 @@
 """`pflsim retime`: the times that a finished synchronous run would have had on other devices and links."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +106,7 @@ class _Replay:
 
         self._study, self._rounds = Study(description, b"retime"), rounds
         self._down = _first_down(self._study)
-        self._up = _first_up(self._study, self._down)
+        self._up = self._study.first_up()
 
     def periods(self) -> list[Period]:
         """When each round begins and ends."""
@@ -115,7 +114,10 @@ class _Replay:
 
     def _frames(self, message: Message) -> list[int]:
         tensors = self._down if message.sender == SERVER else {} if message.kind == "LOSS" else self._up
-        sizes = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
+        plain = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
+        sizes = self._study.frame_bytes("down" if message.sender == SERVER else "up", tensors)
+        if sum(plain) == message.payload_bytes:  # a codec lets the first difference travel as it is
+            return plain
         if sum(sizes) != message.payload_bytes:
             reason = f"a message has {message.payload_bytes} bytes of tensors, and the first one {sum(sizes)}"
             raise DescriptionError("DIR", message.sender, f"cannot be retimed: {reason}")
@@ -142,10 +144,3 @@ class _Replay:
 def _first_down(study: "Study") -> "Tensors":
     down: Tensors = study.method.server_down(study.method.server_init(study.federation), 0, study.round(0))
     return down
-
-
-def _first_up(study: "Study", down: "Tensors") -> "Tensors":
-    """What a client sends up: its first step is taken, as only the sizes are wanted."""
-    task = replace(study.task(0, 0, 0), training=replace(study.training, local_steps=1, local_epochs=None))
-    up: Tensors = study.method.client_step(study.method.client_init(study.client(0)), down, task)[1]
-    return up

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from pflsim import catalogue
 from pflsim.errors import DescriptionError
-from pflsim.record.report import comparison_table
+from pflsim.record.report import comparison_table, three_digits
 from pflsim.record.result import Result
 from pflsim.timing import availability, devices, faults, links
 
@@ -48,14 +48,29 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
     rejected = summary.get("rejected_uploads", 0)
     if rejected:
         remarks.append(f"warning: {rejected} uploads were not finite and were rejected; does it diverge?")
+    for way, found in (summary.get("compression") or {}).items():
+        sizes = [three_digits(found[name] / 1e6) for name in ("payload_bytes", "raw_bytes")]
+        remarks.append(f"{way} {sizes[0]} MB, which would have been {sizes[1]} MB without a codec")
     accuracy = summary.get("accuracy") or {}
     if accuracy.get("weighted") is not None and accuracy.get("loss") is None:
         remarks.append("warning: some models that were evaluated give a loss that is not finite; does it diverge?")
+    if energy := summary.get("energy"):
+        remarks.append(_energy_in_words(energy))
     rounds, most = summary["rounds"], summary.get("most_rounds", summary["rounds"])
     if rounds != most or not str(summary.get("stopped", "")).endswith("rounds are done"):
         done = f"{rounds} rounds" if rounds == most else f"{rounds} to {most} rounds"
         remarks.append(f"ended after {done}: {summary.get('stopped')}")
     return remarks
+
+
+def _energy_in_words(energy: Mapping[str, Any]) -> str:
+    """What the clients have spent, on what, who most, and the server if it is known."""
+    clients_j, most_j = energy["clients_j"], energy["most_j"]
+    parts = [(part, energy[f"clients_{part}_j"]) for part in ("computing", "sending", "idle")]
+    shares = ", ".join(f"{100 * joules / clients_j:.0f} % {part}" for part, joules in parts) if clients_j else ""
+    told = f"energy: {clients_j:.4g} J at the clients" + (f" ({shares})" if shares else "")
+    told += f", most at {energy['most_at']}: {most_j:.3g} J" if most_j else ""
+    return told + (f"; {energy['server_j']:.4g} J at the server" if energy["server_j"] is not None else "")
 
 
 def show_rooms(room: str | None) -> None:

@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from nodes.coding import sent_up, take_down
 from nodes.evaluation import scores
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
@@ -36,8 +37,8 @@ class ClientState:
 
     you: Tensors
     visits: int = 0
-    before: tuple[Tensors, int] | None = None
-    """The private state before the last piece of work, and the visits that had made it."""
+    before: tuple[Tensors, int, Tensors] | None = None
+    """The private state before the last piece of work, the visits that had made it, and the residuals."""
     completed_ns: int = 0
     """When that work was done: until then everybody else sees the state before it."""
     seen: Moment = NEVER_SEEN
@@ -48,11 +49,15 @@ class ClientState:
     """How often it was given work before, whatever became of it."""
     cancelled: dict[int, int] = field(default_factory=dict)
     """Work that was cancelled and has not been undone yet, and when it heard of that."""
+    residuals: Tensors = field(default_factory=dict)
+    """What its codec has left out of what it sent up."""
+    received: dict[int, Tensors] = field(default_factory=dict)
+    """By number of the work: what came down, where later messages are differences to it."""
 
     def as_of(self, now_ns: int) -> tuple[Tensors, int]:
         """The private state at a simulated time, and the number of visits that made it."""
         if self.before is not None and now_ns < self.completed_ns:
-            return self.before
+            return self.before[:2]
         return self.you, self.visits
 
 
@@ -85,9 +90,10 @@ def client(port: Port, study: Study, number: int) -> None:
 def _take_work(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
     """Work, unless it is cancelled: before it came, while it is done, or (as others see it) after it was done."""
     state.work_id = message.work_id
+    take_down(study, port.name, state.received, message)
     if message.facts.get("rejected") and state.before is not None:
-        state.you, _ = state.before  # what the server did not take was never done
-    state.before = state.you, state.visits
+        state.you, _, state.residuals = state.before  # what the server did not take was never done
+    state.before = state.you, state.visits, state.residuals
     try:
         (_work if message.kind == WORK else _report_loss)(port, study, number, state, message)
     except _Cancelled:
@@ -102,7 +108,7 @@ def _undo(port: Port, state: ClientState) -> None:
     port.post()
     heard_ns = state.cancelled.pop(state.work_id)
     if state.before is not None:
-        state.you, state.visits = state.before
+        state.you, state.visits, state.residuals = state.before
     if port.now_ns >= heard_ns:
         port.undo(state.work_id, heard_ns)
 
@@ -113,8 +119,8 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
         return
     now = Moment(port.now_ns, message.round - 1)
     if study.presence.has_forgotten(port.name, state.seen, now):
-        state.you = _initial(study, number)
-    state.before, state.seen = (state.you, state.visits), now
+        state.you, state.residuals = _initial(study, number), {}
+    state.before, state.seen = (state.you, state.visits, state.residuals), now
     until_ns = message.facts.get("until_ns")
     within_ns = None if until_ns is None else until_ns - now.ns
     piece = study.piece_of_work(number, state.visits, state.attempts, message.round - 1, message.tensors, within_ns)
@@ -130,18 +136,21 @@ def _work(port: Port, study: Study, number: int, state: ClientState, message: Me
         up = _step(study, state, message.tensors, task)
     if task.spent != declared:
         raise RunFailed(port.name, f"{study.method_name} declared {declared} and did {task.spent}")
+    sent = sent_up(study, number, state.attempts, state.residuals, up, message.tensors)
+    state.residuals = sent.residuals
     port.send(
         "server",
         RESULT,
-        up,
+        sent.tensors,
         reported,
         round=message.round,
         version=message.version,
         work_id=message.work_id,
         samples=task.n_samples,
+        coded=sent.coded,
     )
     if leaves_ns is not None and not port.post(leaves_ns):
-        state.you, _ = state.before
+        state.you, _, state.residuals = state.before
         with port.busy(leaves_ns - port.now_ns, "lost send"):
             pass
         _return(port, study, message)

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
+from nodes.coding import Told, has_come_down, sent_down, take_up
 from pflsim.federation import Answer, Round, Tensors
 from pflsim.messages.port import Port
 from pflsim.messages.wire import GONE, LOSS, WORK, Message
@@ -42,6 +43,8 @@ class ServerState:
     """By what became of it: work that brought no answer, since the last one that was taken."""
     rejected: set[int] = field(default_factory=set)
     """Clients whose last upload was not finite: when they work next, it is from their state before that."""
+    told: Told = field(default_factory=Told)
+    """What the codecs of what goes down remember."""
 
 
 @dataclass
@@ -77,16 +80,18 @@ def hand_out(
     """Give `client` work of this round (or PROBE it), which it shall end by `until_ns`; it is busy until it answers."""
     state.work_id += 1
     down = study.method.server_down(state.all, client, this)
-    state.outstanding[client] = Outstanding(state.work_id, this.number, state.version, down, port.now_ns)
+    sent = sent_down(study, state.told, client, down, (state.round, state.version), state.work_id)
+    state.outstanding[client] = Outstanding(state.work_id, this.number, state.version, sent.seen, port.now_ns)
     facts = {"rejected": True} if client in state.rejected else {}
     port.send(
         study.names[client],
         kind,
-        down,
+        sent.tensors,
         facts if until_ns is None else facts | {"until_ns": until_ns},
         round=this.number + 1,
         version=state.version,
         work_id=state.work_id,
+        coded=sent.coded,
     )
     state.rejected.discard(client)
 
@@ -100,6 +105,7 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
         return None
     del state.outstanding[client]
     state.answered = client
+    has_come_down(study, state.told, client, work.work_id, work.down)
     if message.kind == LOSS:
         _note_loss(port, state, client, message)
         return None
@@ -108,6 +114,7 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
         state.in_vain["gone"] += 1
         tell(port, message.sender, "gone", f"round {message.round}: {message.sender} was away, and its work is lost")
         return None
+    take_up(port.name, message, work.down)
     if not _finite(message.tensors):
         tally.rejected += 1
         state.in_vain["rejected"] += 1

@@ -1,5 +1,6 @@
 """Gossip with random neighbours: a peer pushes its model to some, or exchanges models with one at a time."""
 
+from nodes.coding import sent_to_peers, take_from_peer
 from nodes.peering import PeerState, be_there, fold, mix, next_work, note_lost, send, step, take_what_came, work, worked
 from pflsim.federation import Tensors
 from pflsim.messages.peer_port import PeerPort
@@ -51,25 +52,29 @@ def _worked(port: PeerPort, study: Study, number: int, state: PeerState) -> tupl
 def _exchange(port: PeerPort, study: Study, number: int, state: PeerState, partner: int) -> None:
     """Both move towards each other, from where they were when they sent their models."""
     before = state.you
+    (sent,) = sent_to_peers(study, port.name, state.exchanged, study.method.peer_shows(before), [partner])
     port.send(
         study.names[partner],
         PAIR,
-        study.method.peer_shows(before),
+        sent.tensors,
         round=state.round + 1,
         work_id=state.round + 1,
+        coded=sent.coded,
     )
     port.awaits = f"the answer of {study.names[partner]}"
     while (message := port.recv("data")).kind != PAIRED:
         state.serve(port, study, number, message)
     port.awaits = ""
+    take_from_peer(study, port.name, state.exchanged, message)
     state.you = added(state.you, before, fold(study, number, before, {partner: message.tensors}, state.round))
 
 
 def answer(port: PeerPort, study: Study, number: int, state: PeerState, message: Message) -> None:
     """Answer at once with the own model, and move towards that of who asked, as in its round: both by the same."""
-    mine = study.method.peer_shows(state.you)
-    port.send(message.sender, PAIRED, mine, round=message.round, work_id=message.work_id)
-    state.you = fold(study, number, state.you, {study.number_of[message.sender]: message.tensors}, message.round - 1)
+    asking = study.number_of[message.sender]
+    (sent,) = sent_to_peers(study, port.name, state.exchanged, study.method.peer_shows(state.you), [asking])
+    port.send(message.sender, PAIRED, sent.tensors, round=message.round, work_id=message.work_id, coded=sent.coded)
+    state.you = fold(study, number, state.you, {asking: message.tensors}, message.round - 1)
 
 
 def added(now: Tensors, before: Tensors, after: Tensors) -> Tensors:

@@ -17,9 +17,6 @@ SHOWN = 8
 def neighbours(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
     """One round in step with the neighbours of this round, however slow they are, unless there is a deadline."""
     this, appointments = state.round, study.appointments
-    if not appointments.is_active(number, this):
-        state.early.pop(this + 1, None)
-        return
     to, sources = appointments.of_round(number, this)
     work(port, study, number, state)
     port.quiet_ns = quiet_until_ns(port, study, number, state)

@@ -36,7 +36,10 @@ def peer(port: PeerPort, study: Study, number: int) -> None:
         port.safe_point(state)
         since_ns = port.now_ns
         try:
-            ENGINES[kind](port, study, number, state)
+            if study.appointments.is_active(number, state.round):
+                ENGINES[kind](port, study, number, state)
+            else:
+                state.early.pop(state.round + 1, None)
         except TimeIsOver:
             stopped = _reason_to_stop(port, study, state)
             break

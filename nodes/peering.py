@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nodes.coding import Exchanged, sent_to_peers, take_from_peer
 from pflsim.errors import RunFailed
 from pflsim.federation import Neighbour, Tensors
 from pflsim.learning.task import Task, Work
@@ -58,12 +59,15 @@ class PeerState:
     """What has come since this peer last looked, with its sender."""
     stopped: dict[int, int] = field(default_factory=dict)
     """By neighbour that has stopped: after how many rounds."""
+    exchanged: Exchanged = field(default_factory=Exchanged)
+    """What the codec of the models remembers."""
     answer: Callable[[Message], None] | None = None
     """Answers what another peer asks for, where peers do that."""
 
     def serve(self, port: PeerPort, study: Study, number: int, message: Message) -> None:
         """Take in what a neighbour says."""
         client = study.number_of[message.sender]
+        take_from_peer(study, port.name, self.exchanged, message)
         if message.kind == PUSH:
             received = Received(message.tensors, message.round, message.left_ns)
             self.newest[client] = received
@@ -159,9 +163,9 @@ def quiet_until_ns(port: PeerPort, study: Study, number: int, state: PeerState) 
 
 def send(port: PeerPort, study: Study, state: PeerState, to: Iterable[int]) -> None:
     """Show the model to others, all at one instant."""
-    shown = study.method.peer_shows(state.you)
-    for other in to:
-        port.send(study.names[other], PUSH, shown, round=state.round + 1)
+    shown, others = study.method.peer_shows(state.you), list(to)
+    for other, sent in zip(others, sent_to_peers(study, port.name, state.exchanged, shown, others), strict=True):
+        port.send(study.names[other], PUSH, sent.tensors, round=state.round + 1, coded=sent.coded)
     port.quiet_ns = 0
 
 

@@ -34,7 +34,10 @@ def port_of(study: Study, name: str, clock: Clock, carrier: Carrier, recorder: R
         coordinators.arbiter = Arbiter(study.names, study.least_latency_ns)
         return coordinators
     if study.is_for_peers:
-        return PeerPort(*world, least_latency_ns=study.least_latency_ns)
+        peers = PeerPort(*world, least_latency_ns=study.least_latency_ns)
+        peers.codecs = study.codecs
+        return peers
     port = Port(*world)
+    port.codecs = study.codecs
     port.promises, port.cancels = study.promises, study.cancels
     return port

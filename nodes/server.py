@@ -6,9 +6,11 @@ from hashlib import sha256
 from typing import Any
 
 from nodes.arrivals import arrivals
+from nodes.coding import would_be_seen
 from nodes.dispatch import ServerState
 from nodes.rounds import deadline_round, synchronous_round
 from nodes.stopping import limit_reached
+from pflsim.coding.direction import Made
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
 from pflsim.messages.port import Port, seconds
@@ -66,9 +68,11 @@ def _evaluate(port: Port, study: Study, state: ServerState) -> float:
     """Every client evaluates what it would receive now; takes no simulated time. The accuracy over all samples."""
     this = study.round(state.round)
     correct = total = 0
+    made: Made = {}
     with port.pause():
         for client, name in enumerate(study.names):
-            port.send(name, EVAL, study.method.server_down(state.all, client, this), round=state.round)
+            down = study.method.server_down(state.all, client, this)
+            port.send(name, EVAL, would_be_seen(study, state.told, made, client, down, this.number), round=state.round)
         for _ in study.names:
             result = port.recv("evaluation")
             client = study.number_of[result.sender]

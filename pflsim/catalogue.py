@@ -1,8 +1,9 @@
 """Finds what a run description names: a file of a room, or a user's own `"package.module:name"`.
 
-Each file of a room (`algorithms`, `models`, `datasets`, `partitions`, `schedules`, `samplings`, `topologies`) defines
-one public function or class. Its name in a description is the file's name (`-` and `_` are the same); its settings are
-the keyword parameters of that function, or the fields of that dataclass. Nothing is registered anywhere.
+Each file of a room (`algorithms`, `models`, `datasets`, `partitions`, `schedules`, `samplings`, `topologies`,
+`codecs`) defines one public function or class. Its name in a description is the file's name (`-` and `_` are the same);
+its settings are the keyword parameters of that function, or the fields of that dataclass. Nothing is registered
+anywhere.
 """
 
 import difflib
@@ -17,7 +18,7 @@ import pydantic
 
 from pflsim.errors import DescriptionError, PflsimError
 
-ROOMS = ("algorithms", "models", "datasets", "partitions", "schedules", "samplings", "topologies")
+ROOMS = ("algorithms", "models", "datasets", "partitions", "schedules", "samplings", "topologies", "codecs")
 
 
 def names(room: str) -> list[str]:

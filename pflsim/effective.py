@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pflsim import catalogue, sampling
+from pflsim.coding import settings as codecs
 from pflsim.data import loading
 from pflsim.spec import Description
 from pflsim.timing import availability, devices, links
@@ -30,6 +31,8 @@ def effective(description: Description) -> dict[str, Any]:
     tables["data"] = _data(tables["data"])
     tables["devices"] = devices.resolved(description.devices)
     tables["links"] = links.resolved(description.links)
+    if "codec" in tables:
+        tables["codec"] = codecs.resolved(tables["codec"])
     tables["availability"] = availability.resolved(description.availability)
     plain: dict[str, Any] = _plain(tables)
     return plain

@@ -27,7 +27,9 @@ MOST_CLIENTS = 1_000_000
 LEAST_PATIENCE_S = 5.0
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
+    """A table whose keys are all known."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
@@ -42,7 +44,7 @@ class _Named(BaseModel):
         return dict(self.model_extra or {})
 
 
-class Stop(_Table):
+class Stop(Table):
     """When a run ends, whichever comes first; `run.rounds` holds in any case."""
 
     rounds: Positive | None = None
@@ -51,7 +53,7 @@ class Stop(_Table):
     bytes: Positive | None = None
 
 
-class Seeds(_Table):
+class Seeds(Table):
     """Randomness of the data's partition, of the initial model, and of training and delays, apart."""
 
     data: int = 0
@@ -59,7 +61,7 @@ class Seeds(_Table):
     train: int = 0
 
 
-class Run(_Table):
+class Run(Table):
     """`[run]`: what is run, for how long, and in how many processes."""
 
     name: Annotated[str, Field(max_length=100, pattern=r"^[\w.-]+$")] = "run"
@@ -127,13 +129,13 @@ class Schedule(BaseModel):
         return dict(self.model_extra or {})
 
 
-class Time(_Table):
+class Time(Table):
     """`[time]`: simulated time, in which nobody waits, or real time."""
 
     mode: Literal["virtual", "wall"] = "virtual"
 
 
-class RecordTable(_Table):
+class RecordTable(Table):
     """`[record]`: what is kept beside the rounds, the evaluations, the messages and the events."""
 
     spans: bool = True
@@ -145,7 +147,7 @@ class RecordTable(_Table):
     """Whether peers tell sketches of their models, see `pflsim.record.consensus`."""
 
 
-class Description(_Table):
+class Description(Table):
     """A whole run description."""
 
     run: Run = Run()
@@ -161,6 +163,8 @@ class Description(_Table):
     availability: str | dict[str, Any] = "always"
     fault: tuple[dict[str, Any], ...] = ()
     """What goes wrong, when, and to whom: `[[fault]]`, see `pflsim.timing.faults`."""
+    codec: dict[str, str | dict[str, Any]] | None = None
+    """How messages travel in fewer bytes, by direction: `[codec]`, see `pflsim.coding.settings`."""
     record: RecordTable = RecordTable()
     beside: tuple[Algorithm, ...] = ()
     """Other methods to run on the same seed and partition, for comparison."""
@@ -243,7 +247,7 @@ def validate(tables: Mapping[str, Any]) -> Description:
     try:  # as JSON, in which strict means what TOML means: a list is a list, 1 is 1.0 too, and true is no number
         description = Description.model_validate_json(json.dumps(given), strict=True)
     except pydantic.ValidationError as problem:
-        raise _first_problem(problem) from None
+        raise first_problem(problem) from None
     _check_together(description)
     return description
 
@@ -279,12 +283,13 @@ def fork_is_safe() -> bool:
     return sys.platform.startswith("linux")
 
 
-def _first_problem(problem: pydantic.ValidationError) -> DescriptionError:
+def first_problem(problem: pydantic.ValidationError, whole: type[BaseModel] = Description) -> DescriptionError:
+    """What is wrong with tables that should be those of `whole`, in the words of a person."""
     error = problem.errors()[0]
     where = [part for part in error["loc"] if not str(part).startswith(("function-", "dict[", "str", "nullable"))]
     key = ".".join(map(str, where))
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        known = _known_keys(where[:-1])
+        known = _known_keys(whole, where[:-1])
         close = difflib.get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
         meant = f"; did you mean {close[0]!r}?" if close else ""
         return DescriptionError(key, error["input"], f"unknown key; known are {', '.join(known)}{meant}")
@@ -308,10 +313,12 @@ def _first_problem(problem: pydantic.ValidationError) -> DescriptionError:
     return DescriptionError(key, error["input"], expected)
 
 
-def _known_keys(path: Sequence[str | int]) -> list[str]:
-    table: Any = Description
+def _known_keys(whole: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    table: Any = whole
     for part in path:
-        annotation = table.model_fields[str(part)].annotation
+        if isinstance(part, int):  # one of a list of tables, all of one kind
+            continue
+        annotation = table.model_fields[part].annotation
         candidates = [annotation, *get_args(annotation)]
         table = next(kind for kind in candidates if is_dataclass(kind) or hasattr(kind, "model_fields"))
     return sorted(field.name for field in fields(table)) if is_dataclass(table) else sorted(table.model_fields)

@@ -6,15 +6,17 @@ A host builds it once; every process that it forks finds it in memory. Nothing h
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 
 from pflsim import catalogue
 from pflsim.appointments import Appointments
+from pflsim.coding.direction import Direction
+from pflsim.coding.settings import Codecs, fitted, load, remarks, require_references
 from pflsim.cohorts import Cohorts, predicted_visit_s
 from pflsim.data.loading import Data
 from pflsim.data.loading import load as load_data
@@ -38,7 +40,7 @@ from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.availability import Availability
 from pflsim.timing.clock import NANOSECONDS
 from pflsim.timing.devices import Devices
-from pflsim.timing.faults import Faults
+from pflsim.timing.faults import Fault, Faults
 from pflsim.timing.links import Links
 from pflsim.timing.presence import Presence
 from pflsim.topology import Topology
@@ -48,7 +50,7 @@ BACKWARD_PER_FORWARD = 2.0
 
 _BEFORE_THE_FIRST_VISIT = -1
 _PEER_SCHEDULES = ("sync", "neighbours", "asynchronous", "pairs", "push", "epidemic")
-_PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn", "networkx")
+_PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn", "networkx", "zstandard")
 _PUBLIC_SHARE = 0.1
 
 
@@ -75,9 +77,10 @@ class Study:
         self._initials = [network.initial(stream(init, "init")) for network in self.networks]
         self.initial = self._initials[0]
         self.federation = self._federation()
+        # here, so that no process works it out again, and methods that pool the data can be paired with others
+        self._partition_digest = self.data.partition.digest
         if getattr(self.method, "pools", False):
             self._pool()
-        self._partition_digest = self.data.partition.digest  # here, so that no process works it out again
         self._check_cohort()
         sizes = [len(part.train) for part in self.data.partition.parts]
         for network in self.networks:
@@ -97,8 +100,12 @@ class Study:
             Availability(description.availability, self.names, description.run.seed.train), self.faults
         )
         self._check_losses()
+        self._check_presence()
+        if self.devices.power and not description.record.spans:
+            raise DescriptionError("record.spans", False, "must be true where devices.power is to be told as energy")
         with reported_at(description.algorithm.at):
             self.warnings += self._checked(self.method)
+        self.codecs = self._codecs()
         if self.is_for_peers:
             self._prepare_peers()
         self.cohorts = Cohorts(self.schedule, self._population(), description.run.seed.train)
@@ -108,7 +115,9 @@ class Study:
     def require(self, table: Algorithm) -> None:
         """Raises DescriptionError if the method of `table` could not run in the place of this study's own."""
         with reported_at(table.at):
-            self._checked(self._method(table))
+            method = self._method(table)
+            self._checked(method)
+        load(self.description.codec, is_for_peers=is_for_peers(method), method=table.name)
 
     @property
     def rounds(self) -> int:
@@ -307,11 +316,45 @@ class Study:
                 **graph,
             },
             "hub": self.hub,
+            "watts": {actor: list(astuple(power)) for actor, power in self.devices.power.items()},
             "cohort": self.schedule.size(run.clients),
-            "down_bytes": _bytes(self._first_down()),
+            "down_bytes": sum(self.frame_bytes("down", self._first_down())),
             "warnings": self.warnings,
-            "effective": effective(self.description) | {"versions": _versions()},
+            "effective": effective(self.description) | {"versions": versions()},
         }
+
+    def frame_bytes(self, direction: Literal["up", "down", "peer"], tensors: Tensors) -> list[int]:
+        """The lengths of the frames of a message, encoded as that direction's are; before zstd, which has no formula.
+
+        A first message that is to be a difference to the one before is longer: it travels as it is.
+        """
+        coded: Direction | None = getattr(self.codecs, direction)
+        if coded is None:
+            return [_bytes({name: tensor}) for name, tensor in tensors.items()]
+        return coded.frame_bytes(tensors)
+
+    def first_up(self, client: int = 0) -> Tensors:
+        """What `client` would send up first; it takes one local step, as only names, types and sizes are wanted."""
+        one_step = replace(self.training, local_steps=1, local_epochs=None, local_s=None)
+        task = replace(self.task(client, 0, 0), training=one_step)
+        up: Tensors = self.method.client_step(self.method.client_init(self.client(client)), self._first_down(), task)[1]
+        return up
+
+    def _codecs(self) -> Codecs:
+        """How messages travel, fitted to what they hold. Raises DescriptionError for what cannot work."""
+        codecs = load(self.description.codec, is_for_peers=self.is_for_peers, method=self.method_name)
+        if not codecs:
+            return codecs
+        forgets = any(not fault.keeps_state for fault in self.faults.faults)
+        require_references(codecs, forgets=forgets, loses=self._can_lose() is not None)
+        self.warnings += remarks(codecs)
+        first = {"up": self.first_up, "down": self._first_down, "peer": self._first_shown}
+        return fitted(codecs, first, [network.layout.shapes for network in self.networks])
+
+    def _first_shown(self) -> Tensors:
+        """What the first peer would show first."""
+        shown: Tensors = self.method.peer_shows(self.method.client_init(self.client(0)))
+        return shown
 
     def _server_state(self) -> Tensors:
         state: Tensors = self.method.server_init(self.federation)
@@ -350,11 +393,7 @@ class Study:
 
     def _check_losses(self) -> None:
         """A message that never arrives must not be waited for without end."""
-        pairs = [(SERVER, name) for name in self.names]
-        if self.is_for_peers and (topology := self.federation.topology) is not None:
-            linked = [(number, other) for number in range(len(self.names)) for other in topology.linked(number)]
-            pairs = [(self.names[number], self.names[other]) for number, other in linked]
-        fault, kind = self.faults.can_lose(pairs), self.description.schedule.kind
+        fault, kind = self._can_lose(), self.description.schedule.kind
         if fault is not None and not self.schedule.gives_up:
             key = f"fault.{fault.number}.kind"
             expected = f"with schedule.kind = {kind!r} {self.schedule.mend} (the first [[fault]] is fault.0)"
@@ -364,6 +403,30 @@ class Study:
         if crash is not None and (self.is_for_peers or not goes_on):
             expected = f"is required with schedule.kind = {kind!r}, as {few(sorted(crash.clients))} would never answer"
             raise DescriptionError(f"fault.{crash.number}.until_s", None, f"{expected}: {self.schedule.mend}")
+
+    def _check_presence(self) -> None:
+        """Refuse to wait for those who will never be there."""
+        away = [name for name in self.names if self.presence.back_ns(name, 0) is None]
+        there, needed = len(self.names) - len(away), getattr(self.schedule, "minimum", 1)
+        key, given = "availability", self.description.availability
+        if self.is_for_peers and away:
+            raise DescriptionError(key, given, f"{few(away)} would never be there, and neighbours wait in vain")
+        if not there:
+            raise DescriptionError(key, given, "no client would ever be there: look at its stretches, and at crashes")
+        if needed > there:
+            expected = f"must be at most {there}, as {few(away)} will never be there"
+            raise DescriptionError("schedule.minimum", needed, expected)
+
+    def _can_lose(self) -> Fault | None:
+        """A fault for which a message may never arrive that somebody sends."""
+        return self.faults.can_lose(self._pairs(), sent_when_cut=not self.is_for_peers)
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        """Who may send something to whom, each pair once."""
+        if self.is_for_peers and (topology := self.federation.topology) is not None:
+            linked = [(number, other) for number in range(len(self.names)) for other in topology.linked(number)]
+            return [(self.names[number], self.names[other]) for number, other in linked]
+        return [(SERVER, name) for name in self.names]
 
     def _check_names(self) -> None:
         if self.description.algorithm.name in (SERVER, COORDINATOR):
@@ -420,13 +483,13 @@ class Study:
         if self.data.classes:
             counts = np.array([np.bincount(y[part.train], minlength=self.data.classes) for part in parts])
         down = self._first_down()
-        self._down_bytes = _bytes(down)
+        self._down_bytes = sum(self.frame_bytes("down", down))
         works = [self.method.client_work(self.task(client, 0, 0), down) for client in self.federation.clients]
         flops = [self._flops(work, client) for client, work in enumerate(works)]
         if self.training.local_s is not None:
             speeds = [self.devices.device(name).flops_per_second for name in self.names]
             flops = [min(work, speed * self.training.local_s) for work, speed in zip(flops, speeds, strict=True)]
-        visit_s = predicted_visit_s(self.names, flops, _bytes(down), self.devices, self.links)
+        visit_s = predicted_visit_s(self.names, flops, self._down_bytes, self.devices, self.links)
         return Population(self.federation.sizes, counts, visit_s)
 
     def _first_down(self) -> Tensors:
@@ -479,12 +542,8 @@ class Study:
                 raise DescriptionError(
                     f"run.stop.{limit}", value, "needs a server that sees it; peers know simulated_s"
                 )
-        rounds = [fault for fault in self.faults.faults if fault.span.in_rounds]
-        if rounds:
-            key, reason = f"fault.{rounds[0].number}", "peers have rounds of their own: date it in seconds"
-            raise DescriptionError(key, rounds[0].kind, reason)
         assert isinstance(schedule, WithoutServer)
-        self.appointments = Appointments(schedule, topology, len(self.names), run.seed.train)
+        self.appointments = Appointments(schedule, topology, self.names, run.seed.train, self.faults)
 
     def _checked(self, method: Any) -> list[str]:
         if len(self.networks) > 1 and not getattr(method, "any_model", False):
@@ -557,7 +616,7 @@ def _bytes(tensors: Tensors) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """What ran it, as far as the bits depend on it: `torch` is its build, `cpu_capability` the instructions it uses."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:

@@ -79,17 +79,24 @@ def run_here(tables: Mapping[str, Any], directory: Path, kind: type[LocalRun] = 
 
 
 class Launched:
-    """`pflsim run` in a process of its own; with `foreground` it leads the process group that Ctrl-C reaches."""
+    """`pflsim run` (or sweep) in a process of its own, which leads the process group that Ctrl-C reaches."""
 
-    def __init__(self, tables: Mapping[str, Any], place: Path, *arguments: str, before: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, Any],
+        place: Path,
+        *arguments: str,
+        before: tuple[str, ...] = (),
+        command: str = "run",
+    ) -> None:
         self.out, self._place = place / "out", place
         self._mark = secrets.token_hex(8)
         self.private = Path(tempfile.mkdtemp(prefix="t-"))  # a short path, for the sockets in it
         (place / "described.toml").write_text(tomli_w.dumps(tables))
-        command = [sys.executable, "-m", "launch.cli", "run", str(place / "described.toml")]
+        started = [sys.executable, "-m", "launch.cli", command, str(place / "described.toml")]
         with (place / "stdout").open("wb") as stdout, (place / "stderr").open("wb") as stderr:
             self.process = subprocess.Popen(
-                [*before, *command, "--out", str(self.out), *arguments],
+                [*before, *started, "--out", str(self.out), *arguments],
                 cwd=ROOT,
                 env=os.environ | {MARK: self._mark, "TMPDIR": str(self.private)},
                 stdin=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from nodes.roster import roster
 from nodes.sequential import run_sequentially
 from pflsim.record.database import Reader, Record
 from pflsim.record.history import Period
+from pflsim.record.report import summarise, write_summary
 from pflsim.spec import validate
 from pflsim.study import Study
 from pflsim.timing.links import Links
@@ -102,3 +103,14 @@ def links_of(tables: Mapping[str, Any]) -> Links:
     """The links of a run of `tables`."""
     study = Study(validate(tables), b"8 bytes.")
     return Links(study.description.links, ("server", *study.names), study.description.run.seed.train)
+
+
+def finished_in(folder: Path, tables: dict[str, Any]) -> Path:
+    """The folder of a whole run of `tables`, made one event at a time, with its summary."""
+    study = Study(validate(tables), b"8 bytes.")
+    periods = run_into(folder, tables)
+    facts = study.plan()["facts"] | {"status": "done", "rounds": len(periods), "warnings": []}
+    facts["time"] = {"simulated_s": max((period.end_ns for period in periods), default=0) / 1e9}
+    with Reader(folder / "record.db") as reader:
+        write_summary(folder / "summary.json", summarise(reader, facts))
+    return folder

@@ -331,6 +331,23 @@ def test_the_official_test_part_must_be_there_to_be_used() -> None:
         load({"name": "digits", "test": "official"}, 0, 4)
 
 
+def test_validation_parts_are_folds_that_do_not_overlap_and_leave_the_test_part_as_it_is() -> None:
+    common = {"name": "digits", "partition": {"name": "shards", "classes": 3}, "validation": 0.25}
+    folds = [load(common | {"validation_part": part}, 3, 10).partition.parts for part in range(4)]
+    for client in range(10):
+        parts = [fold[client] for fold in folds]
+        whole = load(common | {"validation": 0.0}, 3, 10).partition.parts[client].train
+        together = np.concatenate([part.validation for part in parts])
+        assert len(np.unique(together)) == len(together) >= len(whole) - 3, "one of each label is never set aside"
+        assert max(abs(len(part.validation) - len(whole) / 4) for part in parts) <= 4
+        for part in parts:
+            assert np.array_equal(np.sort(np.concatenate([part.train, part.validation])), whole)
+            assert np.array_equal(part.test, parts[0].test)
+    assert load(common, 3, 10).partition.digest == load(common | {"validation_part": 0}, 3, 10).partition.digest
+    with pytest.raises(DescriptionError, match=r"data.validation_part = 4"):
+        load(common | {"validation_part": 4}, 3, 10)
+
+
 def test_the_same_seed_gives_the_same_digest_and_another_another() -> None:
     table = {"name": "digits", "partition": {"name": "dirichlet", "alpha": 0.5}, "validation": 0.1}
     digests = [load(table, seed, 10).partition.digest for seed in (3, 3, 4)]

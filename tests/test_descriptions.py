@@ -21,15 +21,19 @@ from pflsim.learning.training import Training
 from pflsim.schedules.sync import Sync
 from pflsim.spec import Description, Run, Stop, client_names, override_value, read, validate, with_algorithm
 from pflsim.study import Study
+from pflsim.sweep import Column, Row, SweepTable, Tuning, read_sweep
 from pflsim.timing import devices, links
 
 ROOT = Path(__file__).resolve().parent.parent
-RUNS = sorted((ROOT / "launch" / "runs").glob("*.toml"))
+FILES = sorted((ROOT / "launch" / "runs").glob("*.toml"))
+SWEEPS = [path for path in FILES if "sweep" in read(path)]
+RUNS = [path for path in FILES if path not in SWEEPS]
 NEEDS_NO_FILES = ("digits", "synthetic", "quadratic")
 HEAD = ("Question:", "Source:", "Data:", "Time:", "Result:")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 every_description = pytest.mark.parametrize("path", RUNS, ids=lambda path: str(path.stem))
+every_sweep = pytest.mark.parametrize("path", SWEEPS, ids=lambda path: str(path.stem))
 
 
 def head(path: Path) -> str:
@@ -80,6 +84,21 @@ def test_the_head_of_a_description_says_what_a_reader_must_know(path: Path) -> N
     assert re.search(r"\d+ (s|min)\b.* on 2 cores", comment.split("Time:")[1])
     result = comment.split("Result:")[1]
     assert re.search(r"seeds? \d", result) and re.search(r"\d\d\.\d ± \d", result)
+
+
+@every_sweep
+def test_the_head_of_a_sweep_says_what_a_reader_must_know(path: Path) -> None:
+    comment = head(path)
+    assert [word for word in HEAD if word not in comment] == []
+    assert "?" in comment.split("Source:")[0], "the question is asked as one"
+    assert re.search(r"\d+ (s|min|h)\b.* on 2 cores", comment.split("Time:")[1])
+
+
+@every_sweep
+def test_every_run_of_a_sweep_is_valid_on_a_machine_without_data(path: Path) -> None:
+    sweep = read_sweep(path)
+    assert sweep.name == path.stem and len(sweep.seeds) >= 3
+    assert len(sweep.cells) == sum(len(row.columns or sweep.columns) for row in sweep.rows)
 
 
 @every_description
@@ -145,8 +164,15 @@ def test_the_readme_names_every_key_of_a_run_description() -> None:
     assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", documented)] == []
 
 
+def test_the_readme_names_every_key_of_a_sweep() -> None:
+    tables = [SweepTable, Column, Row, Tuning]
+    documented = README[README.index("## Many runs") : README.index("## Run descriptions")]
+    keys = {key for table in tables for key in table.model_fields}
+    assert [key for key in sorted(keys) if f"`{key}`" not in documented] == []
+
+
 def test_the_readme_names_every_preset_method_and_description() -> None:
-    names = [*links.PRESETS, *devices.PRESETS, *(f"launch/runs/{path.name}" for path in RUNS)]
+    names = [*links.PRESETS, *devices.PRESETS, *(f"launch/runs/{path.name}" for path in FILES)]
     assert [name for name in names if name not in README] == []
     plain = README.lower()
     assert [name for name in catalogue.names("algorithms") if name not in plain] == []
@@ -176,6 +202,16 @@ def test_the_description_in_the_readme_runs_as_it_stands(tmp_path: Path) -> None
     (tmp_path / "shown.toml").write_text(shown.group(1), encoding="utf-8")
     tables = shortened(read(tmp_path / "shown.toml"))
     assert [run_sequentially(Study(validate(one), b"tried")).finished()["rounds"] for one in methods(tables)] == [2, 2]
+
+
+def test_the_sweep_in_the_readme_is_valid_on_the_description_there(tmp_path: Path) -> None:
+    description = re.search(r"```toml\n(links = .*?)```", README, re.DOTALL)
+    shown = re.search(r"```toml\n(\[sweep\]\n.*?)```", README, re.DOTALL)
+    assert description is not None and shown is not None
+    (tmp_path / "other.toml").write_text(description.group(1), encoding="utf-8")
+    (tmp_path / "shown.toml").write_text(shown.group(1), encoding="utf-8")
+    ditto, fine_tuned = read_sweep(tmp_path / "shown.toml").cells
+    assert len(ditto.trials) == len(fine_tuned.trials) == 6 and ditto.paper == 95.65
 
 
 @pytest.mark.parametrize("table", ["devices", "links"])

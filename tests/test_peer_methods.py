@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from nodes.sequential import run_sequentially
 from pflsim.algorithms.dditto import DDitto
 from pflsim.algorithms.dfedper import DFedPer
 from pflsim.algorithms.ditto import Ditto
@@ -16,6 +17,9 @@ from pflsim.algorithms.local import Local
 from pflsim.algorithms.pfedme import PFedMe
 from pflsim.errors import DescriptionError
 from pflsim.federation import Neighbour
+from pflsim.spec import validate
+from pflsim.study import Study
+from tests.launching import description
 from tests.peer_rounds import on_graph, run_peers
 from tests.problems import classification, least_squares
 from tests.rounds import run
@@ -201,3 +205,10 @@ def test_even_shares_average_the_own_model_and_those_that_came_alike() -> None:
     for method in (DPSGD(), DDitto(), DPFedMe()):
         state = method.client_init(problem.client(0)) if method == DPSGD() else {"w": v[0], "v": v[0]}
         near(method.peer_step({**state, "w": v[0]}, came, None)["w"], v.mean(0))
+
+
+def test_a_model_that_is_personal_in_all_of_its_layers_runs_though_nothing_is_shown() -> None:
+    tables = description(algorithm={"name": "dfedper"}, topology={"name": "ring"}, run__eval_every=1)
+    found = run_sequentially(Study(validate(tables), b"8 bytes."))
+    shown = [fact for fact in found.facts if fact[0] == "sent" and fact[3] == "PUSH"]
+    assert shown and {fact[7] for fact in shown} == {0}

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.timeout(60)
 
 Launch = Callable[..., Launched]
 RUN = b"8 bytes."
-CRASH = {"kind": "crash", "clients": [1], "keeps_state": True, "at_round": 1, "until_round": 2}
 
 
 @pytest.fixture
@@ -105,7 +104,6 @@ def test_an_accident_of_a_peer_is_named_though_its_neighbours_miss_it(launch: La
         ({"run__stop": {"accuracy": 0.5}}, "run.stop.accuracy", "simulated_s"),
         ({"schedule": {"kind": "neighbours", "active": 0.0}}, "schedule.active", "above 0"),
         ({"schedule": {"kind": "push", "receivers": 0}}, "schedule.receivers", "at least 1"),
-        ({"fault": [CRASH]}, "fault.0", "seconds"),
         ({"algorithm": {"name": "dfedu", "eta_r": 50.0}}, "algorithm.eta_r", "below 2"),
         ({"algorithm": {"name": "fedavg"}, "schedule": {"kind": "pairs"}}, "schedule.kind", "without a server"),
     ],

@@ -76,8 +76,12 @@ def test_peers_that_come_and_go_do_not_depend_on_the_real_order_of_messages(engi
     assert_same_in_all_orders(tables)
 
 
-PEER_FAULTS = {name: faults for name, faults in FAULTS.items() if name not in ("nothing", "crash in rounds")}
+PEER_FAULTS = {name: faults for name, faults in FAULTS.items() if name != "nothing"}
 PEER_FAULTS["partition"] = [{"kind": "partition", "groups": [["others"], ["c000", 2]], "at_s": 0.01, "until_s": 0.05}]
+PEER_FAULTS["partition in rounds"] = [
+    {"kind": "partition", "groups": [["others"], ["c000", 2]], "at_round": 1, "until_round": 3},
+    {"kind": "crash", "clients": [4], "keeps_state": False, "at_round": 2, "until_round": 4},
+]
 
 
 @pytest.mark.parametrize("fault", PEER_FAULTS)

@@ -464,3 +464,30 @@ def places_too_much(tables: dict[str, Any]) -> bool:
 def test_a_data_set_of_text_is_refused_also_from_a_users_own_function() -> None:
     with pytest.raises(DescriptionError, match="x must be numbers"):
         Dataset("own", np.full((3, 2), "a"), np.zeros(3, int), 2)
+
+
+# who is never there
+
+
+def without(*clients: int) -> list[dict[str, Any]]:
+    return [{"kind": "crash", "clients": list(clients), "keeps_state": True}]
+
+
+def test_a_quorum_of_clients_that_never_come_is_refused_at_the_start() -> None:
+    schedule = {"kind": "deadline", "deadline_s": 1.0, "minimum": 3}
+    tables = description(schedule=schedule, fault=without(2, 3))
+    with pytest.raises(DescriptionError, match="must be at most 2, as c002, c003 will never be there") as refused:
+        Study(validate(tables), b"8 bytes.")
+    assert refused.value.key == "schedule.minimum"
+    Study(validate(override_value(tables, "schedule.minimum", 2)), b"8 bytes.")
+
+
+def test_a_run_to_which_nobody_ever_comes_is_refused_at_the_start() -> None:
+    schedule = {"kind": "deadline", "deadline_s": 1.0}
+    with pytest.raises(DescriptionError, match="no client would ever be there"):
+        Study(validate(description(schedule=schedule, fault=without(0, 1, 2, 3))), b"8 bytes.")
+
+
+def test_a_peer_that_never_comes_is_refused_at_the_start() -> None:
+    with pytest.raises(DescriptionError, match="c002 would never be there"):
+        Study(validate(description(algorithm={"name": "dfedu"}, fault=without(2))), b"8 bytes.")

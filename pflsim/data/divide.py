@@ -88,7 +88,11 @@ def _with_rules(pool: Pool, parts: list[Part], notes: dict[str, Any]) -> Partiti
     _require_rest("data.validation", pool.validation, (len(part.train) for part in parts))
     for client, part in enumerate(parts):
         rng = stream(pool.seed, "validation", client)
-        train, validation = split.stratified(part.train, labels, pool.validation, rng)
+        rest, validation = split.stratified(part.train, labels, pool.validation, rng)
+        for number in range(1, pool.validation_part + 1):  # the next share, of what no earlier one has
+            share = min(1.0, pool.validation / (1 - number * pool.validation))
+            rest, validation = split.stratified(rest, labels, share, rng)
+        train = np.setdiff1d(part.train, validation)
         parts[client] = replace(part, train=train, validation=validation)
     if pool.context is not None:
         held = [pool.context[part.train] for part in parts]

@@ -89,6 +89,7 @@ class DataSettings:
     test: Literal["within", "official"] = "within"  # split each client, or deal out the test part
     test_share: float = 0.25
     validation: float = 0.0  # share of each training part
+    validation_part: int = 0  # which one of such shares, from 0: with a share of 1 / k these are k folds
     downsample: dict[str, float] | None = None  # clients, keep, test_keep
 
 
@@ -137,6 +138,8 @@ def _check_ranges(table: DataSettings) -> None:
     for key in ("test_share", "validation", "public_share"):
         share = getattr(table, key) or 0.0
         require(0 <= share < 1, f"data.{key}", share, "must be at least 0 and below 1")
+    part, most = table.validation_part, 1 / table.validation - 1 if table.validation else 0
+    require(0 <= part <= most + 1e-9, "data.validation_part", part, "must count shares of data.validation from 0")
     limit = table.pool_limit
     require(limit is None or limit >= 1, "data.pool_limit", limit, "must be at least 1")
     both = 'needs data.pool = "train": the test rows cannot be in the pool too'
@@ -175,6 +178,7 @@ def load(table: Mapping[str, Any], seed: int, clients: int) -> Data:
         official_test=None if official is None else _labels(official, rows.classes),
         test_share=common.test_share,
         validation=common.validation,
+        validation_part=common.validation_part,
         downsample=_downsample(common),
     )
     partition = divide(pool, common.partition, clients)

@@ -160,6 +160,7 @@ class Pool:
     official_test: Indices | None = None  # labels of the official test rows, which follow the pool's rows
     test_share: float = 0.25
     validation: float = 0.0
+    validation_part: int = 0
     downsample: Downsample | None = None
     key: str = "data.partition"  # where the run description describes the partition, for errors
     partition: str = ""  # its name

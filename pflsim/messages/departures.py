@@ -12,8 +12,9 @@ from typing import NamedTuple
 import msgpack
 from torch import Tensor
 
+from pflsim.coding.direction import Coded
 from pflsim.messages import wire
-from pflsim.messages.wire import Frame, Message
+from pflsim.messages.wire import BYE, Frame, Message
 from pflsim.timing.clock import require_countable
 from pflsim.timing.fair_share import Flight, Transfer
 from pflsim.timing.faults import Faults
@@ -47,7 +48,7 @@ class Departures:
 
     def put(self, message: Message) -> None:
         """Let `message` leave with the others of this instant. Raises TypeError or ValueError if it cannot travel."""
-        descriptions, frames = self._frames_of(message.tensors)
+        descriptions, frames = self._frames_of(message.tensors, message.coded)
         header = wire.encode_header(message, self._run_id, descriptions)
         self._outbox.append((message, [header, b"", *frames]))
 
@@ -102,8 +103,8 @@ class Departures:
         """How many copies of it arrive, and why none does."""
         if not self._faults:
             return 1, ""
-        met = (self._name, message.to, message.sequence, now_ns, message.round - 1)
-        if self._faults.passes_ns(self._name, message.to, now_ns, message.round - 1) is None:
+        met = (self._name, message.to, message.sequence, now_ns, _dated(message))
+        if self._faults.passes_ns(self._name, message.to, now_ns, _dated(message)) is None:
             return 0, f"a partition keeps {self._name} and {message.to} apart"
         if self._faults.loses(*met):
             return 0, "lost on the way"
@@ -114,7 +115,7 @@ class Departures:
         transfer = self._links.transfer(self._name, message.to, size_bytes, message.sequence)
         if not self._faults:
             return transfer
-        slower = self._faults.link_factor(self._name, message.to, now_ns, message.round - 1)
+        slower = self._faults.link_factor(self._name, message.to, now_ns, _dated(message))
         if slower == 1:
             return transfer
         return transfer._replace(downlink=min(transfer.downlink, self._uplink.rate) / slower)
@@ -124,8 +125,8 @@ class Departures:
         first_byte_ns = flight.first_byte_ns
         if self._faults:
             met = (self._name, message.to)
-            passes_ns = self._faults.passes_ns(*met, now_ns, message.round - 1) or now_ns
-            held_back_ns = self._faults.held_back_ns(*met, message.sequence, now_ns, message.round - 1)
+            passes_ns = self._faults.passes_ns(*met, now_ns, _dated(message)) or now_ns
+            held_back_ns = self._faults.held_back_ns(*met, message.sequence, now_ns, _dated(message))
             first_byte_ns += passes_ns - now_ns + held_back_ns
         first_byte_ns = max(first_byte_ns, self._last_byte_ns[message.to])
         last_byte_ns = first_byte_ns + math.ceil(flight.put_out[-1][0])
@@ -133,12 +134,14 @@ class Departures:
         self._last_byte_ns[message.to] = first_byte_ns + max(1, math.ceil(flight.put_out[-1][0]))
         return flight._replace(latency_ns=first_byte_ns - flight.departure_ns)
 
-    def _frames_of(self, tensors: Mapping[str, Tensor]) -> tuple[list[list[object]], list[Frame]]:
+    def _frames_of(
+        self, tensors: Mapping[str, Tensor], coded: Mapping[str, Coded]
+    ) -> tuple[list[list[object]], list[Frame]]:
         """Encode what is sent to many receivers at one instant only once; the same tensors are the same frames."""
         key = tuple(map(id, tensors.values()))
         encoded = self._encoded.get(key)
         if encoded is None or [d[0] for d in encoded[0]] != list(tensors):
-            encoded = self._encoded[key] = wire.tensor_frames(tensors)
+            encoded = self._encoded[key] = wire.tensor_frames(tensors, coded)
         return encoded
 
 
@@ -158,3 +161,8 @@ def burst_of(departures: Iterable[Departure]) -> Burst | None:
 def frame_sizes(frames: Sequence[Frame]) -> Sizes:
     """The bytes of a message's frames as they cross the socket: (payload, header, stamp)."""
     return sum(memoryview(frame).nbytes for frame in frames[2:]), len(frames[0]), len(frames[1])
+
+
+def _dated(message: Message) -> int:
+    """The round, from 0, to which a message belongs for faults that are dated in rounds; a farewell to none."""
+    return message.round - 1 if message.kind != BYE else -1

@@ -85,7 +85,7 @@ class Journal:
 
 def _cut(fact: tuple[Any, ...], from_ns: int) -> tuple[Any, ...] | None:
     """What is left of a fact: a span ends earlier or is gone, nothing of a message has left, and no work is done."""
-    if fact[0] == "measures":
+    if fact[0] == "measures" or (fact[0] == "uncoded" and fact[-1] >= from_ns):
         return None
     if fact[0] == "spans":
         _, actor, _, start_ns, end_ns, round = fact

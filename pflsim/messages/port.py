@@ -19,6 +19,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from pflsim.coding.direction import Coded
+from pflsim.coding.settings import Codecs
 from pflsim.errors import BadMessage, RunFailed, few
 from pflsim.messages import wire
 from pflsim.messages.departures import Departure, Departures, burst_of, frame_sizes
@@ -82,6 +84,8 @@ class Port:
         """Whether what this actor works on may be cancelled."""
         self.takes = wire.TAKEN_BY.get(name, wire.TAKEN_BY_CLIENT)
         """The kinds that this actor takes."""
+        self.codecs = Codecs()
+        """How the messages of the method travel."""
         self.when_asked: Callable[[Message], None] | None = None
         """Answers what takes no simulated time while this actor works."""
         self._carrier, self._links = carrier, links
@@ -125,8 +129,9 @@ class Port:
         version: int = 0,
         work_id: int = 0,
         samples: int = 0,
+        coded: Mapping[str, Coded] | None = None,
     ) -> None:
-        """Post a message; never blocks. The tensors must not change afterwards.
+        """Post a message; never blocks. The tensors must not change afterwards; those in `coded` are frames already.
 
         Raises RunFailed for what no receiver would take.
         """
@@ -143,7 +148,7 @@ class Port:
             samples,
             dict(tensors or {}),
         )
-        message.facts = dict(facts or {})
+        message.facts, message.coded = dict(facts or {}), dict(coded or {})
         message.quiet_ns = self.quiet_ns if channel == "data" else 0
         try:
             self._departures.put(message)
@@ -284,6 +289,8 @@ class Port:
         source = (message.sender, message.channel)
         if message.sequence <= self._seen.get(source, 0):
             return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
+        if message.coded:
+            self._unpack(message)
         if self._inbox.is_void(message, stamp[0]):  # whenever it comes: nobody takes it, so it need not come in order
             self._seen[source] = message.sequence
             self._inbox.forgive(message.sender, wire.INSTEAD.get(message.kind, message.kind), message.work_id)
@@ -427,6 +434,19 @@ class Port:
         late_ns = begins_ns - flight.first_byte_ns
         return flight._replace(departure_ns=flight.departure_ns + late_ns) if late_ns else flight
 
+    def _unpack(self, message: Message) -> None:
+        """What the frames of a message hold. Raises BadMessage, naming it, for what this run does not know."""
+        direction = self.codecs.between(message.sender, message.to) if message.channel == "data" else None
+        for name, coded in message.coded.items():
+            try:
+                if direction is None:
+                    raise BadMessage(f"nothing is encoded there, and it is by {coded.codec!r:.40}")
+                message.tensors[name] = direction.unpacked(coded, message.tensors[name])
+            except BadMessage as problem:
+                refused = BadMessage(f"tensor {name!r:.40}: {problem}")
+                refused.message = message
+                raise refused from problem
+
     def _answers_never(self, to: str, kind: str, work_id: int) -> None:
         self._asked = None
         self.send(to, wire.PROMISE, facts={"never": kind}, work_id=work_id)
@@ -474,6 +494,10 @@ class Port:
         route = (message.sender, message.to, message.kind, message.channel, message.sequence)
         keeper = self._journal if message.channel == "data" else self.recorder
         keeper.tell("sent", *route, message.round, *sizes, now_ns)
+        if message.coded and sizes[0]:
+            spared = sum(coded.raw_bytes - message.tensors[name].numel() for name, coded in message.coded.items())
+            share = sizes[0] / frame_sizes(departure.frames)[0]  # of it that left
+            keeper.tell("uncoded", *route, message.round, sizes[0] + int(spared * share), now_ns)
 
     def _tell(self, table: str, message: Message, sizes: Sizes, at_ns: int) -> None:
         route = (message.sender, message.to, message.kind, message.channel, message.sequence)

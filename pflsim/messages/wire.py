@@ -5,7 +5,9 @@
     stamp    msgpack array: the simulated departure, the nanoseconds for which the clock had stopped, the flight
              (`pflsim.timing.links`), and until when the sender will be quiet. A real system would not send it, so its
              bytes are control bytes and never charged
-    tensors  little-endian, contiguous, exactly shape x item size bytes; never copied, never pickled
+    tensors  little-endian, contiguous, exactly shape x item size bytes; never copied, never pickled. The codec of such
+             a tensor is "raw"; else it is [name, number of its base], and its frame, which one of `pflsim.codecs` has
+             made, is kept as it came for its port to unpack, which knows the codecs of the run
 
 What arrives is checked before anybody uses it: `decode` raises `BadMessage` with the reason, and nothing else.
 """
@@ -21,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pflsim.coding.direction import Coded
 from pflsim.errors import BadMessage
 
 PROTOCOL = 2
@@ -126,6 +129,8 @@ class Message:
     samples: int = 0
     tensors: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    coded: dict[str, Coded] = field(default_factory=dict)
+    """Which of the tensors are frames, as bytes; and when they are unpacked, which of them are differences to what."""
     quiet_ns: int = 0
     """Nothing more from its sender leaves before that simulated time; like the next one, only its stamp says so."""
     left_ns: int = 0
@@ -136,9 +141,12 @@ class Message:
         return CHANNEL[self.kind]
 
 
-def tensor_frames(tensors: Mapping[str, Tensor]) -> tuple[list[list[object]], list[Frame]]:
+def tensor_frames(
+    tensors: Mapping[str, Tensor], coded: Mapping[str, Coded] | None = None
+) -> tuple[list[list[object]], list[Frame]]:
     """The descriptions and the raw frames of `tensors`; the frames are views, so the tensors must not change.
 
+    Those in `coded` are frames already.
     Raises TypeError or ValueError for what no receiver would take.
     """
     descriptions: list[list[object]] = []
@@ -147,7 +155,11 @@ def tensor_frames(tensors: Mapping[str, Tensor]) -> tuple[list[list[object]], li
         raise ValueError(f"a message of {len(tensors)} tensors, at most {MAX_TENSORS} travel together")
     for name, tensor in tensors.items():
         dtype = _sendable(name, tensor)
-        descriptions.append([name, dtype, list(tensor.shape), "raw"])
+        if coded and name in coded:
+            codec, base, shape = coded[name]
+            descriptions.append([name, "f4", list(shape), [codec, base]])
+        else:
+            descriptions.append([name, dtype, list(tensor.shape), "raw"])
         frames.append(tensor.detach().contiguous().numpy().reshape(-1).view(np.uint8).data)
     return descriptions, frames
 
@@ -206,7 +218,7 @@ def decode(frames: Sequence[Frame], run_id: bytes) -> tuple[Message, list[Any]]:
     facts = _facts(fields[11])
     message = Message(kind, sender, to, sequence, round_, version, work_id, samples, facts=facts)
     try:
-        message.tensors = _tensors(fields[10], frames[2:])
+        message.tensors, message.coded = _tensors(fields[10], frames[2:])
         return message, _stamp(frames[1])
     except BadMessage as problem:
         problem.message = message
@@ -255,21 +267,37 @@ def _facts(facts: Any) -> dict[str, Any]:
     return facts
 
 
-def _tensors(descriptions: Any, frames: Sequence[Frame]) -> dict[str, Tensor]:
+def _tensors(descriptions: Any, frames: Sequence[Frame]) -> tuple[dict[str, Tensor], dict[str, Coded]]:
     if not isinstance(descriptions, list) or len(descriptions) > MAX_TENSORS:
         raise BadMessage("the tensor descriptions are not a short array")
     if len(descriptions) != len(frames):
         raise BadMessage(f"{len(descriptions)} tensors are described, {len(frames)} came")
     tensors: dict[str, Tensor] = {}
+    coded: dict[str, Coded] = {}
     for description, frame in zip(descriptions, frames, strict=True):
-        name, dtype, shape = _described(description)
+        name, dtype, shape, codec = _described(description)
         if name in tensors:
             raise BadMessage(f"tensor {name!r:.40} comes twice")
-        tensors[name] = _tensor(name, dtype, shape, memoryview(frame))
-    return tensors
+        if codec == "raw":
+            tensors[name] = _tensor(name, dtype, shape, memoryview(frame))
+        else:
+            coded[name] = _coded(name, dtype, shape, codec)
+            view = memoryview(frame)
+            tensors[name] = _tensor(name, "u1", [view.nbytes], view)
+    return tensors, coded
 
 
-def _described(description: Any) -> tuple[str, str, list[int]]:
+def _coded(name: str, dtype: str, shape: list[int], codec: Any) -> Coded:
+    """What is said of a tensor that is not raw; whether there is such a codec is for others to know."""
+    is_pair = isinstance(codec, list) and len(codec) == 2
+    if not is_pair or not isinstance(codec[0], str) or type(codec[1]) is not int or not 0 <= codec[1] < 1 << 63:
+        raise BadMessage(f"tensor {name!r:.40} has unknown codec {codec!r:.40}")
+    if dtype != "f4":
+        raise BadMessage(f"tensor {name!r:.40} is encoded, and of type {dtype}")
+    return Coded(codec[0], codec[1], tuple(shape))
+
+
+def _described(description: Any) -> tuple[str, str, list[int], Any]:
     if not isinstance(description, list) or len(description) != 4:
         raise BadMessage("a tensor description is [name, dtype, shape, codec]")
     name, dtype, shape, codec = description
@@ -277,15 +305,13 @@ def _described(description: Any) -> tuple[str, str, list[int]]:
         raise BadMessage("a tensor's name must be text")
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise BadMessage(f"tensor {name!r:.40} has unknown dtype {dtype!r:.40}")
-    if codec != "raw":
-        raise BadMessage(f"tensor {name!r:.40} has unknown codec {codec!r:.40}")
     if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
         raise BadMessage(f"tensor {name!r:.40} has no proper shape")
     if not all(type(size) is int and size >= 0 for size in shape):
         raise BadMessage(f"tensor {name!r:.40} has no proper shape")
     if math.prod(max(size, 1) for size in shape) > MAX_TENSOR_BYTES:  # torch cannot even be empty in such a shape
         raise BadMessage(f"tensor {name!r:.40} has no proper shape")
-    return name, dtype, shape
+    return name, dtype, shape, codec
 
 
 def _tensor(name: str, dtype: str, shape: list[int], frame: memoryview) -> Tensor:

@@ -52,7 +52,8 @@ class Staleness(NamedTuple):
 
 def flat(shown: Mapping[str, object]) -> np.ndarray:
     """What a peer shows as one vector [d] float32, its tensors in the order of their names."""
-    return np.concatenate([np.asarray(shown[name], dtype=np.float32).ravel() for name in sorted(shown)])
+    parts = [np.asarray(shown[name], dtype=np.float32).ravel() for name in sorted(shown)]
+    return np.concatenate([np.empty(0, np.float32), *parts])  # who shows nothing has a vector without numbers
 
 
 def sketch(vector: np.ndarray, seed: int) -> np.ndarray:

@@ -157,6 +157,23 @@ class Ledger:
         return [*map(str, self.losses), *map(str, self.extra_arrivals), *self.disagreements]
 
 
+def compression(reader: Reader) -> dict[str, dict[str, float]]:
+    """By direction in which a codec was at work: the method's payload, what it would have been without, their ratio."""
+    if not reader.query("SELECT 1 FROM sqlite_master WHERE name = 'uncoded'"):
+        return {}  # a record from before there were codecs
+    found: dict[str, dict[str, float]] = {}
+    for sender, receiver, is_coded, payload, raw in reader.query(_UNCODED):
+        sums = found.setdefault(direction(sender, receiver), dict.fromkeys(("payload_bytes", "raw_bytes", "coded"), 0))
+        for name, value in (("payload_bytes", payload), ("raw_bytes", raw), ("coded", is_coded)):
+            sums[name] += int(value)
+    return {
+        way: {"payload_bytes": sums["payload_bytes"], "raw_bytes": sums["raw_bytes"]}
+        | {"ratio": sums["raw_bytes"] / sums["payload_bytes"]}
+        for way, sums in sorted(found.items())
+        if sums["coded"] and sums["payload_bytes"]
+    }
+
+
 def direction(sender: str, receiver: str) -> str:
     """`up` to the server, `down` from it, or `peer`."""
     return "down" if sender == "server" else "up" if receiver == "server" else "peer"
@@ -182,6 +199,12 @@ _LOSSES = f"""
     SELECT sender, receiver, kind, channel, sequence, round, fate, COALESCE(detail, ''),
            sent_payload_bytes + sent_header_bytes + sent_control_bytes, COALESCE(arrived_bytes, 0)
     FROM ({_FATES}) WHERE fate != '' ORDER BY sender, channel, sequence"""
+
+_UNCODED = """
+    SELECT s.sender, s.receiver, COUNT(u.sequence), TOTAL(s.payload_bytes),
+           TOTAL(COALESCE(u.payload_bytes, s.payload_bytes))
+    FROM sent s LEFT JOIN uncoded u ON u.sender = s.sender AND u.channel = s.channel AND u.sequence = s.sequence
+    WHERE s.channel = 'data' GROUP BY s.sender, s.receiver"""
 
 _EXTRA_ARRIVALS = """
     SELECT receiver, sender, channel, sequence, reason, COALESCE(detail, ''), total_bytes

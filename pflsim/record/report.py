@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pflsim.record.accuracy import headline, latest, models, over_rounds
 from pflsim.record.database import Reader
 from pflsim.record.history import History, is_among_peers
-from pflsim.record.ledger import balance
+from pflsim.record.ledger import balance, compression
 from pflsim.record.waiting import WaitedFor, most_waited_for, most_waited_for_by_peers
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def summarise(reader: Reader, run: Mapping[str, Any]) -> dict[str, Any]:
     summary["accuracy"] = _accuracy(reader)
     summary["time"] = run.get("time")
     summary["traffic"] = balance(reader).traffic()
+    if compressed := compression(reader):
+        summary["compression"] = compressed
     waited_for = _waited_for_most(reader, run)
     summary["waited_for"] = asdict(waited_for) if waited_for else None
     if is_among_peers(reader):

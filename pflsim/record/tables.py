@@ -33,6 +33,12 @@ TABLES: dict[str, dict[str, str]] = {
         "rejected": "INTEGER",  # were not finite
         "gone": "INTEGER",  # came back without: they were away meanwhile
     },
+    "energy": {  # written once, at the end, of those whose `devices.power` is known
+        "actor": "TEXT",
+        "computing_j": "REAL",
+        "sending_j": "REAL",
+        "idle_j": "REAL",
+    },
     "steps": {  # of peers, each of which has rounds of its own; `rounds` has what all of them have done
         "round": "INTEGER",
         "client": "INTEGER",
@@ -69,6 +75,16 @@ TABLES: dict[str, dict[str, str]] = {
         "payload_bytes": "INTEGER",
         "distinct_payloads": "INTEGER",  # equal ones counted once: what a sender to many at a time would have sent
         "distinct_payload_bytes": "INTEGER",
+    },
+    "uncoded": {  # of a message with tensors that a codec made shorter: beside `sent`
+        "sender": "TEXT",
+        "receiver": "TEXT",
+        "kind": "TEXT",
+        "channel": "TEXT",
+        "sequence": "INTEGER",
+        "round": "INTEGER",
+        "payload_bytes": "INTEGER",  # what it would have weighed without
+        "departure_ns": "INTEGER",
     },
     "received": {
         "sender": "TEXT",
@@ -139,10 +155,12 @@ ORDER = {
     "clients": "client",
     "rounds": "round",
     "steps": "round, client",
+    "energy": "rowid",
     "evaluations": "round, client, rowid",
     "messages": "sender, channel, sequence",
     "sent": "sender, channel, sequence",
     "bursts": "departure_ns, sender, rowid",
+    "uncoded": "sender, channel, sequence",
     "received": "sender, channel, sequence",
     "dropped": "receiver, sender, channel, sequence, rowid",
     "spans": "start_ns, actor, rowid",

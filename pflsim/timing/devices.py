@@ -16,6 +16,7 @@ A speed is a number or a preset's name. `pflsim.timing.families` has the kinds a
                neighbouring speeds (in an order of labels that is drawn); "none", the default: neither
     strength   how much: 1 is sorted (by size: who has most data is fastest), 0 random, about the rank correlation;
                by size also down to -1 (who has most data is slowest)
+    power      what a client's device draws, and `server_power` what the server's does: see `pflsim.timing.power`
     file       what `pflsim calibrate` measured on this host: the speeds that the table itself does not give (but with
                kind = "trace", the trace)
 """
@@ -31,6 +32,7 @@ from pflsim.rng import stream
 from pflsim.timing.calibration import read_speed
 from pflsim.timing.correlation import correlated, label_trait
 from pflsim.timing.families import KINDS, WITHOUT_TYPICAL, Quantity, Spread, check_kind, spread_over
+from pflsim.timing.power import Power, power
 
 __all__ = ["KINDS", "PRESETS", "WITHOUT_TYPICAL", "Device", "Devices", "resolved", "speed"]
 
@@ -91,6 +93,7 @@ class _Extras:
 
 
 _EXTRAS = ("jitter", "correlate", "strength")
+_DRAWN = ("power", "server_power")
 
 
 class Devices:
@@ -112,7 +115,7 @@ class Devices:
     ) -> None:
         self.settings = resolved(setting)  # the full table, also of a preset or a file
         clients = [actor for actor in actors if actor != SERVER]
-        given = {k: v for k, v in self.settings.items() if k not in (*_EXTRAS, "server_flops_per_second")}
+        given = {k: v for k, v in self.settings.items() if k not in (*_EXTRAS, *_DRAWN, "server_flops_per_second")}
         extras = _extras(self.settings)
         spread = spread_over(clients, given, FLOPS_PER_SECOND, stream(seed, "devices"), "devices")
         if extras.strength is not None:
@@ -122,6 +125,10 @@ class Devices:
         self._devices[SERVER] = Device(server)
         self._classes = dict(zip(clients, spread.classes, strict=True)) | {SERVER: SERVER}
         self._jitter, self._seed = extras.jitter, seed
+        each, of_server = (power(f"devices.{key}", self.settings.get(key)) for key in _DRAWN)
+        drawn = dict.fromkeys(clients, each) | {SERVER: of_server}
+        self.power: dict[str, Power] = {actor: one for actor, one in drawn.items() if one is not None}
+        """What the devices draw, of those of whom it is known."""
 
     def device(self, actor: str) -> Device:
         """The device of `actor`; raises KeyError if there is no such actor."""
@@ -174,6 +181,8 @@ def resolved(setting: object) -> dict[str, Any]:
     if "server_flops_per_second" not in full:
         raise DescriptionError("devices.server_flops_per_second", None, "is required")
     speed("devices.server_flops_per_second", full["server_flops_per_second"])
+    for key in _DRAWN:
+        power(f"devices.{key}", full.get(key))
     extras = _extras(full)
     if kind == "trace" and extras.correlate != "none":
         raise DescriptionError("devices.correlate", extras.correlate, "a trace says itself who is how fast")

@@ -103,11 +103,21 @@ class Faults:
     def __bool__(self) -> bool:
         return bool(self.faults)
 
-    def can_lose(self, pairs: Sequence[tuple[str, str]]) -> Fault | None:
-        """A fault for which a message between one of these pairs of actors may never arrive, if there is one."""
+    @property
+    def in_rounds(self) -> bool:
+        """Whether somebody is down, or apart from somebody else, in some rounds."""
+        return any(fault.span.in_rounds and fault.kind in ("crash", "partition") for fault in self.faults)
+
+    def can_lose(self, pairs: Sequence[tuple[str, str]], *, sent_when_cut: bool) -> Fault | None:
+        """A fault for which a message between one of these pairs of actors may never arrive, if there is one.
+
+        `sent_when_cut` says whether anybody sends across a partition in the rounds in which it holds.
+        """
         for fault in self.faults:
             if fault.kind == "lose" and fault.probability:
                 return fault
+            if fault.span.in_rounds and not sent_when_cut:
+                continue
             if fault.kind == "partition" and fault.span.ends is None and any(fault.parts(*pair) for pair in pairs):
                 return fault
         return None

@@ -56,7 +56,7 @@ class Presence:
     @property
     def changes_with_rounds(self) -> bool:
         """Whether some client is away, or cut off, in some rounds."""
-        return any(fault.span.in_rounds and fault.kind in ("crash", "partition") for fault in self._faults.faults)
+        return self._faults.in_rounds
 
     def back_ns(self, client: str, at_ns: int) -> int | None:
         """`at_ns` if `client` is there then, else when it returns; None if it never does."""

@@ -1,0 +1,48 @@
+"""A sweep as one page: a picture and a table for each column, every trial, and how it was made."""
+
+from launch.sweep.figures import (
+    Figure,
+    figures,
+    how_it_was_made,
+    row_name,
+    signed,
+    trials_in_words,
+    warnings_in_words,
+    what_went_wrong,
+)
+from launch.sweep.files import as_toml, in_column
+from launch.sweep.plan import Plan
+from pflsim.report.page import Folded, Lines, Part, Remarks, Section, Table, page
+from pflsim.report.seeds import Points, accuracies
+from pflsim.sweep import in_words
+
+
+def sweep_page(plan: Plan) -> str:
+    """The page as HTML, of what is known by now."""
+    found = figures(plan)
+    sections = [Section(column or "Results", _parts(in_column(found, column))) for column in plan.sweep.columns]
+    if trials := trials_in_words(plan):
+        lead = "Per cent on validation data; * is what was chosen. Test data were not looked at."
+        sections.append(Section("Trials", [Lines(trials)], lead))
+    wrong = [*what_went_wrong(plan), *warnings_in_words(plan)]
+    notes: list[Part] = [Remarks(wrong)] if wrong else []
+    notes += [Lines(how_it_was_made(plan)), Folded("The sweep's description", as_toml(plan.sweep))]
+    seeds = ", ".join(map(str, plan.sweep.seeds))
+    return page(plan.sweep.name, [*sections, Section("How it was made", notes)], f"seeds {seeds}")
+
+
+def _parts(own: list[Figure]) -> list[Part]:
+    paper = any(figure.cell.paper is not None for figure in own)
+    chosen = any(figure.choice for figure in own)
+    noted = any(figure.cell.row.note for figure in own)
+    head = ["method", "%", *(["published", "difference"] * paper), *(["chosen"] * chosen), *(["note"] * noted)]
+    rows = []
+    for figure in own:
+        published = "" if figure.cell.paper is None else f"{figure.cell.paper:.2f}"
+        row = [row_name(figure.cell.row), str(figure), *([published, signed(figure.difference)] * paper)]
+        row += [in_words(figure.choice.trial.settings) if figure.choice else ""] * chosen
+        rows.append(row + [figure.cell.row.note] * noted)
+    words = frozenset(place for place, name in enumerate(head) if name in ("method", "chosen", "note"))
+    points = [Points(row_name(one.cell.row), list(one.values.values()), one.cell.paper) for one in own]
+    seen = [accuracies(points)] if any(one.values for one in points) else []
+    return [*seen, Table(head, rows, left=words)]
