@@ -18,6 +18,7 @@ from launch.ending import facts_of_run, in_words
 from launch.host import LocalHost
 from launch.interrupts import interrupted_once, uninterrupted
 from launch.limits import require_what_it_takes
+from launch.own_code import keep_own_code
 from launch.placement import assignments, start_method
 from launch.private_folder import PrivateFolder
 from launch.progress import Progress
@@ -144,7 +145,8 @@ class LocalRun:
         for warning in self._plan["warnings"]:
             self._recorder.note("host", "warning", warning)
             self._progress.say(f"warning: {warning}")
-        (self.directory / "run.toml").write_text(tomli_w.dumps(self._plan["effective"]), encoding="utf-8")
+        kept = keep_own_code(self._plan["effective"], self._plan["own_files"], self.directory)
+        (self.directory / "run.toml").write_text(tomli_w.dumps(kept), encoding="utf-8")
 
     def _start_hub(self) -> None:
         hub = self._plan["hub"]

@@ -12,32 +12,36 @@ from pflsim.messages.port import seconds
 from pflsim.messages.wire import BEGIN, BYE, COORDINATOR, FINISHED, HELLO, JOIN, PLACES, READY, STATE, STOP, WELCOME
 from pflsim.record.consensus import FINAL, MOST_TOLD, SKETCH, flat, sketch
 from pflsim.record.database import packed
+from pflsim.schedules.asynchronous import Asynchronous
+from pflsim.schedules.epidemic import Epidemic
+from pflsim.schedules.neighbours import Neighbours
+from pflsim.schedules.pairs import Pairs
+from pflsim.schedules.push import Push
 from pflsim.study import Study
 
-ENGINES = {
-    "sync": neighbours,
-    "neighbours": neighbours,
-    "epidemic": neighbours,
-    "asynchronous": asynchronous,
-    "push": push,
-    "pairs": pairs,
-}
-"""What makes one round of a peer, by the kind of the schedule."""
+ENGINES = (
+    (Neighbours, neighbours),
+    (Epidemic, neighbours),
+    (Asynchronous, asynchronous),
+    (Push, push),
+    (Pairs, pairs),
+)
+"""What makes one round of a peer, by the form of its schedule."""
 
 
 def peer(port: PeerPort, study: Study, number: int) -> None:
     """Run peer `number` until the coordinator says that all have finished."""
     _meet(port, study, number)
     state = PeerState(initial(study, number))
-    kind = study.description.schedule.kind
-    if kind == "pairs":
+    one_round = next(engine for form, engine in ENGINES if isinstance(study.schedule, form))
+    if one_round is pairs:
         state.answer = partial(answer, port, study, number, state)
     while not (stopped := _reason_to_stop(port, study, state)):
         port.safe_point(state)
         since_ns = port.now_ns
         try:
             if study.appointments.is_active(number, state.round):
-                ENGINES[kind](port, study, number, state)
+                one_round(port, study, number, state)
             else:
                 state.early.pop(state.round + 1, None)
         except TimeIsOver:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
+from pflsim import outside
 from pflsim.errors import DescriptionError
 from pflsim.learning.training import Training
 from pflsim.topology import Weights
@@ -35,11 +36,16 @@ class _Named(BaseModel):
     """A table that names a part; what else it says are that part's settings."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    name: Annotated[str, Field(max_length=200, pattern=r"^([\w-]+|[\w.]+:\w+)$")]
+    name: Annotated[str, Field(max_length=1000, pattern=rf"^([\w-]+|{outside.PATTERN})$")]
 
     @property
     def settings(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
+
+    @property
+    def title(self) -> str:
+        """How it is called in tables."""
+        return outside.title(self.name)
 
 
 class Stop(_Table):
@@ -186,9 +192,10 @@ _REQUIRED = {
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file, not yet validated."""
+    """The tables of a TOML file, not yet validated; `"file.py:Name"` in them made absolute, see `pflsim.outside`."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = outside.placed(tomllib.loads(path.read_text(encoding="utf-8")), path.parent)
+        return found
     except OSError as problem:
         raise DescriptionError("file", str(path), f"cannot be read ({problem.strerror})") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
@@ -230,6 +237,7 @@ def override_value(tables: dict[str, Any], key: str, value: Any) -> dict[str, An
 def with_algorithm(tables: dict[str, Any], name: str) -> dict[str, Any]:
     """`tables` for the method `name` alone: with the settings that the description has for it, if it has any."""
     beside = tables.get("beside", [])
+    name = outside.placed(name, Path())
     known = [tables.get("algorithm"), *(beside if isinstance(beside, list | tuple) else [])]
     chosen = next((table for table in known if _same_name(table, name)), {"name": name})
     return {key: value for key, value in tables.items() if key != "beside"} | {"algorithm": chosen}
@@ -296,7 +304,7 @@ def _first_problem(problem: pydantic.ValidationError) -> DescriptionError:
     if key == "beside":
         expected = 'must be a list of tables, such as [{ name = "local" }]'
     if error["type"] == "string_pattern_mismatch" and where[-1:] == ["name"] and key != "run.name":
-        expected = 'must be a name of letters, digits, - and _, or your own "package.module:name"'
+        expected = 'must be a name of letters, digits, - and _, or your own "file.py:Name" or "package.module:Name"'
     if key == "run.seed":
         expected = "must be a whole number, or { data = 1, init = 2, train = 3 }"
     if error["type"] == "literal_error" and isinstance(error["input"], str):

@@ -92,7 +92,11 @@ def test_accuracy_cannot_end_a_run_that_never_evaluates() -> None:
     ("key", "value", "said"),
     [
         ("algorithm__name", "fedavgg", "algorithm.name = 'fedavgg': known are "),
-        ("algorithm__name", "fedavgg", "; did you mean 'fedavg'? (or your own \"package.module:name\")"),
+        (
+            "algorithm__name",
+            "fedavgg",
+            '; did you mean \'fedavg\'? (or your own "file.py:Name" or "package.module:Name")',
+        ),
         ("algorithm__name", "no.such:Thing", "algorithm.name = 'no.such:Thing': cannot be imported"),
         ("algorithm__name", "tests.accidents:FOREVER_S", "must name a function or a class"),
         ("algorithm__name", "server", "algorithm.name = 'server': is not a method"),
