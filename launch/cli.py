@@ -135,6 +135,31 @@ def list_(room: str | None) -> None:
     show_rooms(room)
 
 
+@pflsim.command()
+@click.argument("kind", type=click.Choice(["algorithm"]))
+@click.argument("name")
+@click.option("--folder", type=click.Path(path_type=Path), default=".", help="Where to write; default: here.")
+def new(kind: str, name: str, folder: Path) -> None:
+    """Begin a method of your own: write NAME.py, a whole method to change, and NAME.toml, which runs it."""
+    from launch.new import new_method
+
+    new_method(name, folder)
+
+
+@pflsim.command(name="check-method")
+@click.argument("method", metavar="FILE.py:NAME")
+@_set
+def check_method(method: str, settings: tuple[str, ...]) -> None:
+    """Try whether a method keeps the rules of all methods, on a small problem; --set lam=0.1 changes a setting.
+
+    Exit code 1 if it breaks one.
+    """
+    from launch.new import check_method
+
+    if not check_method(method, settings):
+        sys.exit(FAILED)
+
+
 def _tables(description: Path, settings: tuple[str, ...], algorithm: str | None) -> dict[str, Any]:
     from pflsim.spec import override, read, with_algorithm
 
