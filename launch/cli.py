@@ -37,12 +37,20 @@ def pflsim() -> None:
 @_set
 @_algorithm
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/NAME-TIME.")
+@click.option("--save-models", is_flag=True, help="Keep every client's model, as --set record.models=true does.")
 @click.option("--quiet", is_flag=True, help="Print only the results.")
-def run(description: Path, settings: tuple[str, ...], algorithm: str | None, out: Path | None, quiet: bool) -> None:
+def run(
+    description: Path,
+    settings: tuple[str, ...],
+    algorithm: str | None,
+    out: Path | None,
+    save_models: bool,
+    quiet: bool,
+) -> None:
     """Run a description to its end and print what came out."""
     from launch.comparison import run_all
 
-    tables = _tables(description, settings, algorithm)
+    tables = _tables(description, (*settings, *(["record.models=true"] if save_models else [])), algorithm)
     results = run_all(tables, out, quiet=quiet)
     from launch.show import show_results  # here, because what draws tables takes 0.2 s to import
 
@@ -103,6 +111,17 @@ def verify(subject: Path, settings: tuple[str, ...], algorithm: str | None) -> N
 
     if not (verify_record(subject) if subject.is_dir() else verify_description(_tables(subject, settings, algorithm))):
         sys.exit(FAILED)
+
+
+@pflsim.command()
+@_directory
+@click.option("--format", "kind", type=click.Choice(["csv", "parquet", "json", "tensorboard"]), required=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DIR/FORMAT.")
+def export(directory: Path, kind: str, out: Path | None) -> None:
+    """Write the tables of a run's record and its summary into a folder, for other programs."""
+    from launch.export import export
+
+    export(directory, kind, out)
 
 
 @pflsim.command()

@@ -57,7 +57,7 @@ class LocalRun:
         self._logs = directory / "logs"
         self._plan: dict[str, Any] = {}
         self._at_the_end = ExitStack()
-        self._is_open = self._is_ended = False
+        self._is_open = self._is_ended = self._unsaved = False
 
     def run(self) -> Result:
         """Run to the end. Raises DescriptionError, RunFailed or KeyboardInterrupt; nothing is left running.
@@ -117,6 +117,7 @@ class LocalRun:
         last(context.destroy, linger=0)
         self._recorder.listen(context, f"ipc://{self._private.path}/recorder")
         self._recorder.on_bound = self.start_clients
+        self._recorder.on_model = self._save_model
         self._host = LocalHost(self._logs / "host.log")
         last(self._host.end)
         self._supervision = Supervision(self._host, self._recorder, self._logs, run.patience_s)
@@ -180,6 +181,16 @@ class LocalRun:
             if self._plan:
                 self._recorder.note("launcher", status)
                 self._write_summary(status)
+
+    def _save_model(self, actor: str, model: bytes) -> None:
+        """The first of those that cannot be saved is told."""
+        if model:
+            folder = self.directory / "models"
+            folder.mkdir(exist_ok=True)
+            (folder / f"{actor}.safetensors").write_bytes(model)
+        elif not self._unsaved:
+            self._unsaved = True
+            self._progress.say(f"the headline model of {actor} is a function, no vector of parameters: it is not saved")
 
     def _forget_what_never_began(self) -> None:
         if not self._plan:

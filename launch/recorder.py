@@ -36,6 +36,8 @@ class Recorder:
         self._progress = progress
         self.on_bound: Callable[[str], None] = lambda endpoint: None
         """Called with the endpoint at which the server can be found."""
+        self.on_model: Callable[[str, bytes], None] = lambda actor, model: None
+        """Called with an actor whose model shall be saved, and the file's bytes; none for what is no vector."""
         self.on_finished: Callable[[], None] = lambda: None
         """Called when the server has said that the run is finished."""
         self.said_goodbye: set[str] = set()
@@ -62,6 +64,7 @@ class Recorder:
         """Write all that has come by now; what nobody of this run can have told is counted and dropped."""
         facts: list[Fact] = []
         bound: list[str] = []
+        models: list[Fact] = []
         while self.socket.poll(0):
             frames = self.socket.recv_multipart()
             try:
@@ -74,9 +77,13 @@ class Recorder:
             for fact in map(tuple, batch or ()):
                 if fact[:1] == ("bound",):
                     bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
+                elif fact[:1] == ("model",) and _is_model(fact):
+                    models.append(fact)
                 else:
                     facts.append(fact)
         self._keep(facts)
+        for _, actor, model in models:
+            self.on_model(actor, model)
         for endpoint in bound:
             self.on_bound(endpoint)
 
@@ -154,6 +161,10 @@ class Recorder:
 
 def _names_a_table(fact: Any) -> bool:
     return isinstance(fact, list) and bool(fact) and isinstance(fact[0], str)
+
+
+def _is_model(fact: Fact) -> bool:
+    return len(fact) == 3 and isinstance(fact[1], str) and fact[1].isalnum() and isinstance(fact[2], bytes)
 
 
 def _dropped(flaw: str, total_bytes: int) -> Fact:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from nodes.evaluation import scores
+from nodes.evaluation import scores, tell_models
 from nodes.gossip import answer, pairs, push
 from nodes.neighbours import asynchronous, neighbours
 from nodes.peering import PeerState, TimeIsOver, initial
@@ -95,7 +95,8 @@ def _reason_to_stop(port: PeerPort, study: Study, state: PeerState) -> str:
 
 def _evaluate(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
     state.evaluated = state.round
-    for model, splits in scores(study, number, state.visits, state.round, state.you, {}).items():
+    found = scores(study, number, state.visits, state.round, state.you, {}, state.last_models)
+    for model, splits in found.items():
         for split, (correct, total, loss) in splits.items():
             told = (state.round, port.now_ns, number, model, split, correct, total, loss)
             port.recorder.tell("evaluations", *told)
@@ -122,6 +123,7 @@ def _finish(port: PeerPort, study: Study, number: int, state: PeerState, stopped
     shown = flat(study.method.peer_shows(state.you))
     if study.description.record.consensus and len(study.names) * len(shown) <= MOST_TOLD:
         port.recorder.tell("measures", state.round, port.name, FINAL, packed(shown))
+    tell_models(port, study, number, state.last_models)
     facts = {"digest": digest_of(state.you), "trace": port.trace_as_of(stopped_ns)}
     port.send(COORDINATOR, STATE, facts=facts)
     port.finish()

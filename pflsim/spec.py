@@ -145,6 +145,8 @@ class RecordTable(_Table):
     spans: bool = True
     plot: bool = True
     trace: bool = False
+    models: bool = False
+    """Whether the models that are evaluated last are saved."""
     consensus: bool = True
     """Whether peers tell sketches of their models, see `pflsim.record.consensus`."""
 
@@ -263,6 +265,8 @@ def _check_together(description: Description) -> None:
         raise DescriptionError("run.start", "fork", 'is not safe on this system; use "spawn"')
     if run.stop.accuracy is not None and run.eval_every == 0 and run.eval_every_s is None:
         raise DescriptionError("run.stop.accuracy", run.stop.accuracy, "needs run.eval_every of at least 1")
+    if description.record.models and run.eval_every == 0 and run.eval_every_s is None:
+        raise DescriptionError("record.models", True, "needs run.eval_every of at least 1: what is evaluated is saved")
     if run.eval_every_s is not None and "eval_every" in run.model_fields_set:
         given = (run.eval_every, run.eval_every_s)
         raise DescriptionError("run.eval_every, run.eval_every_s", given, "give one of the two")

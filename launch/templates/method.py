@@ -57,4 +57,4 @@ class MyMethod:
 
     def client_model(self, you: Tensors, down: Tensors, task: Task) -> Tensors:
         """What is evaluated on a client, headline first."""
-        return {"personal": you["v"], "global": down["x"]}
+        return {"personalised": you["v"], "global": down["x"]}
