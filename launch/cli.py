@@ -115,6 +115,19 @@ def verify(subject: Path, settings: tuple[str, ...], algorithm: str | None) -> N
 
 @pflsim.command()
 @_directory
+@click.option("--actor", metavar="NAME", help="Only what is said of this client, server or process, such as c007.")
+@click.option("--level", type=click.Choice(["debug", "info", "warning", "error"]), default="debug", help="At least.")
+@click.option("--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("--json", "raw", is_flag=True, help="As lines of JSON.")
+def logs(directory: Path, actor: str | None, level: str, follow: bool, raw: bool) -> None:
+    """Show what the processes of a run logged, in one stream."""
+    from launch.logs import show_logs
+
+    show_logs(directory, actor, level, follow=follow, raw=raw)
+
+
+@pflsim.command()
+@_directory
 @click.option("--format", "kind", type=click.Choice(["csv", "parquet", "json", "tensorboard"]), required=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DIR/FORMAT.")
 def export(directory: Path, kind: str, out: Path | None) -> None:

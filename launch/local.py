@@ -25,6 +25,7 @@ from launch.progress import Progress
 from launch.recorder import Recorder
 from launch.supervision import Supervision
 from pflsim.errors import DescriptionError, RunFailed
+from pflsim.log import log_file, open_log
 from pflsim.record.database import Reader
 from pflsim.record.report import summarise, write_summary
 from pflsim.record.result import Result
@@ -56,6 +57,7 @@ class LocalRun:
         self._started_s, self._started_ns = time.monotonic(), host_nanoseconds()
         self._logs = directory / "logs"
         self._plan: dict[str, Any] = {}
+        self._run_id = secrets.token_bytes(8)
         self._at_the_end = ExitStack()
         self._is_open = self._is_ended = self._unsaved = False
 
@@ -111,6 +113,9 @@ class LocalRun:
         database = self.directory / "record.db"
         self._recorder = Recorder(database, self._started_s, record.spans, self._progress)
         last(self._recorder.close)
+        file = log_file(self._logs, "launcher")
+        last(file.close)
+        self._recorder.log = open_log("launcher", self._run_id, self._started_ns, file, record.log, None)
         self._private = PrivateFolder()
         last(self._private.remove)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -128,7 +133,7 @@ class LocalRun:
             "tables": self.description.as_tables(),
             "at": self.description.algorithm.at,
             "later": [(table.model_dump(), table.at) for table in self._later],
-            "run_id": secrets.token_bytes(8),
+            "run_id": self._run_id,
             "start": start_method(self.description),
         }
         self._host.channel.say("build", **order)
@@ -158,7 +163,12 @@ class LocalRun:
         return f"ipc://{self._private.path}/{process}" if self.description.run.transport == "ipc" else LOOPBACK
 
     def _start(self, processes: Mapping[str, tuple[str, ...]], hub: str) -> None:
-        common = {"hub": hub, "recorder": self._recorder.endpoint, "started_ns": self._started_ns}
+        common = {
+            "logs": str(self._logs),
+            "hub": hub,
+            "recorder": self._recorder.endpoint,
+            "started_ns": self._started_ns,
+        }
         orders = [
             {"process": process, "actors": actors, "place": self._place(process)} | common
             for process, actors in processes.items()

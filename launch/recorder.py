@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ class Recorder:
         self._progress = progress
         self.on_bound: Callable[[str], None] = lambda endpoint: None
         """Called with the endpoint at which the server can be found."""
+        self.log: Any = None
+        """Where what the launcher itself notes is logged too."""
         self.on_model: Callable[[str, bytes], None] = lambda actor, model: None
         """Called with an actor whose model shall be saved, and the file's bytes; none for what is no vector."""
         self.on_finished: Callable[[], None] = lambda: None
@@ -97,6 +100,8 @@ class Recorder:
     def note(self, actor: str, what: str, detail: str = "") -> None:
         """Record an event of the launcher's own."""
         self._record.write([("events", actor, what, detail, 0, time.monotonic() - self._started_s)])
+        if self.log is not None:
+            self.log.log(WARNING if what == "warning" else INFO, what, **({"detail": detail} if detail else {}))
 
     def write(self, facts: Iterable[Fact]) -> None:
         """Record facts that the launcher itself knows."""

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pflsim import outside
 from pflsim.errors import DescriptionError
 from pflsim.learning.training import Training
+from pflsim.log import Level
 from pflsim.topology import Weights
 from pflsim.values import DEEPEST, plain
 
@@ -145,6 +146,8 @@ class RecordTable(_Table):
     spans: bool = True
     plot: bool = True
     trace: bool = False
+    log: Level = "info"
+    """The least level of what processes log, see `pflsim.log`."""
     models: bool = False
     """Whether the models that are evaluated last are saved."""
     consensus: bool = True
