@@ -193,16 +193,18 @@ def check_method(method: str, settings: tuple[str, ...]) -> None:
 
 
 def _tables(description: Path, settings: tuple[str, ...], algorithm: str | None) -> dict[str, Any]:
+    from pflsim.outside import placed
     from pflsim.spec import override, read, with_algorithm
 
     tables = read(description)
     if isinstance(tables.setdefault("run", {}), dict):
         tables["run"].setdefault("name", description.stem)
     if algorithm:
-        tables = with_algorithm(tables, algorithm)
+        tables = with_algorithm(tables, placed(algorithm, description.parent))
     for assignment in settings:
         tables = override(tables, assignment)
-    return tables
+    placed_tables: dict[str, Any] = placed(tables, description.parent)
+    return placed_tables
 
 
 def guarded(command: Callable[[], object]) -> int:

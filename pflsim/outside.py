@@ -38,7 +38,7 @@ def title(name: str) -> str:
 def placed(value: Any, folder: Path) -> Any:
     """`value`, a description's tables, with every `"file.py:Name"` in it made absolute, so that it holds anywhere.
 
-    What lies neither in `folder`, that of the description, nor in the current one is expected in the former.
+    What lies neither in `folder`, that of the description, nor in the current one is expected in the former, if it can.
     """
     if isinstance(value, Mapping):
         return {key: placed(inner, folder) for key, inner in value.items()}
@@ -47,7 +47,9 @@ def placed(value: Any, folder: Path) -> Any:
     if not names_a_file(value):
         return value
     path, _, attribute = value.rpartition(":")
-    there = next((one for one in (folder / path, Path(path)) if one.is_file()), folder / path)
+    places = (folder / path, Path(path))
+    nearest = next((one for one in places if one.parent.is_dir()), places[0])  # where its neighbours can be told
+    there = next((one for one in places if one.is_file()), nearest)
     return f"{there.resolve()}:{attribute}"
 
 
@@ -56,7 +58,8 @@ def load(name: str, key: str) -> Any:
     where, _, attribute = name.rpartition(":")
     module = _module_of_file(name, key) if names_a_file(name) else _module(where, name, key)
     if not hasattr(module, attribute):
-        raise DescriptionError(key, name, f"{title(where)} has no {attribute}; {_near(attribute, _offered(module))}")
+        said = Path(where).name if names_a_file(name) else where
+        raise DescriptionError(key, name, f"{said} has no {attribute}; {_near(attribute, _offered(module))}")
     return getattr(module, attribute)
 
 
@@ -145,7 +148,7 @@ def _offered(module: ModuleType) -> list[str]:
 
 def _near(word: str, known: list[str]) -> str:
     if not known:
-        return "it defines none" if not word.endswith(".py") else "there is none there"
+        return "no other .py file is there" if word.endswith(".py") else "it defines no function or class"
     by_lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
     meant = f"; did you mean {by_lower[close[0]]!r}?" if close else ""

@@ -242,7 +242,6 @@ def override_value(tables: dict[str, Any], key: str, value: Any) -> dict[str, An
 def with_algorithm(tables: dict[str, Any], name: str) -> dict[str, Any]:
     """`tables` for the method `name` alone: with the settings that the description has for it, if it has any."""
     beside = tables.get("beside", [])
-    name = outside.placed(name, Path())
     known = [tables.get("algorithm"), *(beside if isinstance(beside, list | tuple) else [])]
     chosen = next((table for table in known if _same_name(table, name)), {"name": name})
     return {key: value for key, value in tables.items() if key != "beside"} | {"algorithm": chosen}

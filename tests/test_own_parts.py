@@ -107,7 +107,15 @@ def test_paths_are_relative_to_the_descriptions_folder_else_to_the_current_one(
     tables = read(there / "run.toml")
     found = [tables["algorithm"]["name"], *(table["name"] for table in tables["beside"])]
     assert found == [f"{there}/a.py:X", f"{here}/b.py:X", f"{there}/c.py:X"]
-    assert with_algorithm(tables | {"algorithm": {"name": f"{here}/a.py:X", "s": 1}}, "a.py:X")["algorithm"]["s"] == 1
+    assert outside.placed("no/d.py:X", here) == f"{here}/no/d.py:X"
+    (tmp_path / "no").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert outside.placed("no/d.py:X", here) == f"{tmp_path}/no/d.py:X"
+    monkeypatch.chdir(here)
+    assert (
+        with_algorithm(tables | {"algorithm": {"name": f"{here}/a.py:X", "s": 1}}, f"{here}/a.py:X")["algorithm"]["s"]
+        == 1
+    )
 
 
 def test_a_run_keeps_own_code_and_its_run_toml_gives_the_same_bits_without_the_original(tmp_path: Path) -> None:
@@ -164,7 +172,7 @@ MISFIT = WHOLE.replace("def server_down(self, all: Tensors, client: int,", "def 
             "algorithm.name",
             WHOLE,
             "mine.py:FedAvg",
-            "mine.py has no FedAvg; there are FedAvgM; did you mean 'FedAvgM'?",
+            ": mine.py has no FedAvg; there are FedAvgM; did you mean 'FedAvgM'?",
         ),
         (
             "algorithm.name",
