@@ -55,7 +55,7 @@ def wrong(tables: dict[str, Any], build: bool = False) -> str:
         ("training__stepsize", 0.1, "training.stepsize = 0.1: unknown key; known are batch, "),
         ("training__stepsize", 0.1, "; did you mean 'step_size'?"),
         ("time__mod", "wall", "time.mod = 'wall': unknown key; known are mode; did you mean 'mode'?"),
-        ("record__plots", True, "record.plots = True: unknown key; known are consensus, plot, spans"),
+        ("record__plots", True, "record.plots = True: unknown key; known are consensus, log, models, plot, spans"),
         ("run__rounds", 0, "run.rounds = 0: input should be greater than 0"),
         ("run__rounds", "ten", "run.rounds = 'ten': input should be a valid integer"),
         ("run__clients", 2.5, "run.clients = 2.5: input should be a valid integer"),
