@@ -3,8 +3,10 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from launch.finished import FinishedRun
 from pflsim.record.database import Reader, unpacked
@@ -37,6 +39,24 @@ def labels_by_round(reader: Reader, clients: int) -> dict[int, list[int]]:
         row = unpacked(value).tolist() if isinstance(value, bytes) else []
         if len(row) == clients:
             found[number] = row
+    return found
+
+
+def matched(labels: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+    """The same clusters with the numbers of the round before, as many members as can be keeping theirs."""
+    found: dict[int, list[int]] = {}
+    before: list[int] = []
+    for number, row in sorted(labels.items()):
+        own, old = sorted(set(row) - {NONE}), sorted(set(before) - {NONE})
+        shared = np.array([[sum(pair == (k, j) for pair in zip(row, before, strict=False)) for j in old] for k in own])
+        new = dict(zip(own, own, strict=True)) if not old else {}
+        if old and own:
+            for k, j in zip(*linear_sum_assignment(-shared), strict=True):
+                new[own[k]] = old[j]
+            free = (place for place in count() if place not in new.values())
+            new |= {k: next(free) for k in own if k not in new}
+        before = [NONE if k == NONE else new[k] for k in row]
+        found[number] = before
     return found
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from launch.finished import FinishedRun
-from launch.report_measures import labels_by_round, measured
+from launch.report_measures import labels_by_round, matched, measured
 from launch.report_peers import peers
 from launch.report_time import slowest_rounds, timeline, waiting
 from launch.report_traffic import communication
@@ -112,13 +112,19 @@ def _clusters(run: FinishedRun) -> Iterator[Section]:
     labels = labels_by_round(run.reader, len(run.names))
     if not labels:
         return
+    told, said = labels, "clients changed their cluster"
+    labels = matched(told)
+    if 2 * _moves(labels) < _moves(told):
+        said = "the method numbers them anew in each round; matched by the members in common, clients changed theirs"
+    else:
+        labels = told
     counts = {number: len(set(row) - {heat.NONE}) for number, row in labels.items()}
     last = max(counts)
     parts: list[Part] = [heat.clusters(labels, run.names)]
     if len(set(counts.values())) > 1:
         parts.append(heat.cluster_count(counts))
     ends = f"{counts[last]} cluster{'s' * (counts[last] != 1)} after round {last}"
-    lead = f"{ends}; clients changed their cluster {_moves(labels)} times in all."
+    lead = f"{ends}; {said} {_moves(labels)} times in all."
     yield Section("Clusters", parts, lead)
 
 
