@@ -23,8 +23,8 @@ def measured(run: FinishedRun) -> Iterator[Section]:
     scalars, arrays = _told(run.reader)
     lines = [measures.line(name, values) for name, values in sorted(scalars.items())]
     lists = {name: found for name, found in arrays.items() if all(value.ndim == 1 for value in found.values())}
-    lines += [measures.entries(name, _lists(found)) for name, found in sorted(lists.items())]
     parts: list[Part] = [Grid(lines)] if lines else []
+    parts += [measures.entries(name, _lists(found)) for name, found in sorted(lists.items())]  # each with its legend
     for name, found in sorted(arrays.items()):
         if all(value.ndim == 2 and len(value) == len(value.T) for value in found.values()):
             parts += _heat_maps(run, name, {number: found[number] for number in measures.chosen(list(found))})

@@ -105,9 +105,7 @@ def context_plan(folder: Path) -> Any:
 
 def test_rows_that_differ_in_one_number_are_a_line_and_who_chooses_it_a_star(tmp_path: Path) -> None:
     plan = context_plan(tmp_path)
-    shown = along_a_number(plan, in_column(sweep_figures(plan), "few"))
-    assert shown is not None
-    picture, beside = shown.pictures
+    picture, beside = along_a_number(plan, in_column(sweep_figures(plan), "few"))
     points, means, star = picture.traces
     assert (means["x"], means["y"]) == ([1.0, 2.0, 3.0, 4.0], [90.0, 94.0, 93.0, 92.0])
     assert points["x"] == means["x"] and picture.layout["xaxis"]["title"]["text"] == "algorithm.K"
@@ -120,7 +118,7 @@ def test_rows_that_differ_in_one_number_are_a_line_and_who_chooses_it_a_star(tmp
 
 def test_rows_of_different_methods_are_no_line(tmp_path: Path) -> None:
     plan = plan_of(tables(), tmp_path)
-    assert along_a_number(plan, in_column(sweep_figures(plan), "few")) is None
+    assert along_a_number(plan, in_column(sweep_figures(plan), "few")) == []
 
 
 def test_heterogeneity_within_and_between_groups_by_hand() -> None:

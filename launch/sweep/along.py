@@ -12,20 +12,20 @@ from launch.sweep.plan import Plan
 from pflsim.record.database import Reader, unpacked
 from pflsim.record.result import Result
 from pflsim.report.measures import entries
-from pflsim.report.page import Grid
+from pflsim.report.picture import Picture
 from pflsim.report.seeds import Along, along
 
 _LEAST = 4  # rows that make a line
 
 
-def along_a_number(plan: Plan, own: Sequence[Figure]) -> Grid | None:
+def along_a_number(plan: Plan, own: Sequence[Figure]) -> list[Picture]:
     """A line for the rows that differ in one number alone; a star for a row whose method tells which one it chose.
 
-    That is a measure with the name of the setting. What else such a method tells entry by entry stands beside, by seed.
+    That is a measure with the name of the setting. What else such a method tells entry by entry follows, by seed.
     """
     key, groups = _axis([figure for figure in own if figure.values])
     if not groups:
-        return None
+        return []
     lines = []
     for group in groups:
         values = {number: list(figure.values.values()) for number, figure in sorted(group.items())}
@@ -41,7 +41,7 @@ def along_a_number(plan: Plan, own: Sequence[Figure]) -> Grid | None:
             for one in lists:
                 found = {seed: each[one].tolist() for seed, each in told.items() if one in each}
                 beside.append(entries(f"{one}, {figure.cell.row.name}", found, "seed"))
-    return Grid([along(key, lines, stars), *beside])
+    return [along(key, lines, stars), *beside]
 
 
 def _axis(figures: Sequence[Figure]) -> tuple[str, list[dict[float, Figure]]]:

@@ -46,5 +46,4 @@ def _parts(plan: Plan, own: list[Figure]) -> list[Part]:
     words = frozenset(place for place, name in enumerate(head) if name in ("method", "chosen", "note"))
     points = [Points(row_name(one.cell.row), list(one.values.values()), one.cell.paper) for one in own]
     seen: list[Part] = [accuracies(points)] if any(one.values for one in points) else []
-    line = along_a_number(plan, own)
-    return [*([line] if line else []), *seen, Table(head, rows, left=words)]
+    return [*along_a_number(plan, own), *seen, Table(head, rows, left=words)]
