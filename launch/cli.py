@@ -189,6 +189,17 @@ def calibrate(description: Path, settings: tuple[str, ...], out: Path) -> None:
 
 
 @pflsim.command()
+@_description
+@_set
+@click.option("--steps", type=click.IntRange(min=0), default=100, show_default=True, help="Down the mean loss.")
+def heterogeneity(description: Path, settings: tuple[str, ...], steps: int) -> None:
+    """Measure how unlike clients are within and between groups that take turns; starts no clients."""
+    from launch.heterogeneity import show_heterogeneity
+
+    show_heterogeneity(_tables(description, settings, None), steps)
+
+
+@pflsim.command()
 @click.argument("description", metavar="SWEEP.toml", type=click.Path(path_type=Path))
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, such as base.run.rounds=10.")
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/NAME.")

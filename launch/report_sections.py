@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from launch.finished import FinishedRun
+from launch.report_measures import labels_by_round, matched, measured
 from launch.report_peers import peers
 from launch.report_time import slowest_rounds, timeline, waiting
 from launch.report_traffic import communication
 from pflsim.record.accuracy import over_rounds
 from pflsim.record.classes import first_scores, last_scores
-from pflsim.record.database import Reader, unpacked
 from pflsim.record.participation import participation, visits
 from pflsim.report import courses, heat, holdings
 from pflsim.report.page import Grid, Part, Section, Text
@@ -34,6 +34,7 @@ def sections(runs: Mapping[str, FinishedRun], own: str) -> Iterator[Section]:
     else:
         yield from _participation(run)
     yield from _clusters(run)
+    yield from measured(run)
 
 
 def _accuracy(runs: Mapping[str, FinishedRun], own: str) -> Iterator[Section]:
@@ -108,27 +109,23 @@ def _participation(run: FinishedRun) -> Iterator[Section]:
 
 
 def _clusters(run: FinishedRun) -> Iterator[Section]:
-    labels = _labels(run.reader, len(run.names))
+    labels = labels_by_round(run.reader, len(run.names))
     if not labels:
         return
+    told, said = labels, "clients changed their cluster"
+    labels = matched(told)
+    if 2 * _moves(labels) < _moves(told):
+        said = "the method numbers them anew in each round; matched by the members in common, clients changed theirs"
+    else:
+        labels = told
     counts = {number: len(set(row) - {heat.NONE}) for number, row in labels.items()}
     last = max(counts)
     parts: list[Part] = [heat.clusters(labels, run.names)]
     if len(set(counts.values())) > 1:
         parts.append(heat.cluster_count(counts))
     ends = f"{counts[last]} cluster{'s' * (counts[last] != 1)} after round {last}"
-    lead = f"{ends}; clients changed their cluster {_moves(labels)} times in all."
+    lead = f"{ends}; {said} {_moves(labels)} times in all."
     yield Section("Clusters", parts, lead)
-
-
-def _labels(reader: Reader, clients: int) -> dict[int, list[int]]:
-    """By round, the cluster of each client, as clustered methods tell it."""
-    found = {}
-    for number, value in reader.query("SELECT round, value FROM measures WHERE name = 'labels' ORDER BY round"):
-        row = unpacked(value).tolist() if isinstance(value, bytes) else []
-        if len(row) == clients:
-            found[number] = row
-    return found
 
 
 def _moves(labels: Mapping[int, list[int]]) -> int:

@@ -136,6 +136,29 @@ def test_cgpfl_moves_theta_then_w_then_omega():
     np.testing.assert_allclose(all_of(ran, "theta").ravel(), theta, atol=1e-12)
 
 
+@pytest.mark.parametrize(("outer", "beta"), [("lambda", 0.4), ("2/N", 0.2 / 3)])
+def test_what_theorem_4_1_is_about_is_measured_from_the_uploads_by_hand(outer, beta):
+    """Gaps -1 and -2 in context 0 and 3 in context 1, of a single outer step."""
+    problem, method = clients_at(0.0, 0.0, 0.0), CGPFL(K=2, lam=4.0, outer=outer)
+    assert problem.federation.training.local_steps == 1
+    answers = answers_of(1.0 * beta, 2.0 * beta, -3.0 * beta)
+    told = method.measures(method.server_step(state([0.0, 10.0], [0, 0, 1]), answers, round_of(problem)), None)
+    assert told["gradient_sq"] == pytest.approx((6.0**2 + 12.0**2) / 2)
+    assert told["gap_sq"] == pytest.approx((1 + 4 + 9) / 3)
+    assert told["kmeans_iterations"] == 1, "the first one changes nothing"
+    assert told["kmeans_cost"] == pytest.approx(2 * (0.5 * beta) ** 2 / 3)
+    np.testing.assert_allclose(told["distances"], [[0, 4.5 * beta], [4.5 * beta, 0]])
+
+
+def test_a_gap_is_the_distance_from_omega_to_theta_after_one_outer_step_and_unknown_before_a_round():
+    problem, method = clients_at(5.0, 6.0, -5.0), CGPFL(K=2, lam=4.0, eta_p=0.05)
+    assert not method.measures(method.server_init(problem.federation), None).keys() & {"gap_sq", "kmeans_cost"}
+    once, twice = (run(method, problem, rounds) for rounds in (1, 2))
+    sent = once.all["omega"][once.all["labels"]].ravel()
+    exact = float((sent - all_of(twice, "theta").ravel()).square().mean())
+    assert method.measures(twice.all, None)["gap_sq"] == pytest.approx(exact)
+
+
 def test_who_is_not_drawn_keeps_its_context_and_who_never_was_gets_the_mean_of_all():
     problem = clients_at(0.0, 1.0, 9.0, 0.0)
     after = CGPFL(K=2).server_step(state([0.5, 9.0], [0, 0, 1, NONE]), answers_of(2.0), round_of(problem))
@@ -175,7 +198,8 @@ def test_late_answers_count_less_in_a_mean_and_in_a_buffer():
 def test_a_full_buffer_without_staleness_is_a_round():
     problem = planted(groups=2, each=2)
     ran = run(CGPFL(K=2, alpha=0.6), problem, 2)
-    came = [Answer(i, up, {}, 0, 1) for i, up in ran.ups[-1].items()]
+    where = round_of(problem)
+    came = [Answer(i, up, CGPFL(K=2).server_down(ran.all, i, where), 0, 1) for i, up in ran.ups[-1].items()]
     step, buffered = (
         CGPFL(K=2, alpha=0.6).server_step(ran.all, came, round_of(problem)),
         CGPFL(K=2, alpha=0.6).server_buffer(ran.all, came, [1.0] * 4, round_of(problem)),

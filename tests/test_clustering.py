@@ -83,6 +83,12 @@ def test_clusters_go_on_from_the_centres_of_before():
     assert labels.tolist() == [1, 1, 0, 0]
 
 
+def test_the_iterations_are_counted_with_the_one_that_changes_nothing():
+    line = points(0.0, 1.0, 2.0, 10.0)
+    assert kmeans(line, 2, rng(), warm=points(1.0, 10.0)).iterations == 1
+    assert kmeans(line, 2, rng(), warm=points(0.0, 1.0)).iterations == 2, "1 and 2 go to 0 at once"
+
+
 def test_a_weighted_point_counts_as_so_many_points():
     plain = kmeans(points(0.0, 0.0, 0.0, 1.0, 5.0), 1, rng()).inertia
     assert kmeans(points(0.0, 1.0, 5.0), 1, rng(), weights=[3.0, 1.0, 1.0]).inertia == pytest.approx(plain, rel=1e-14)

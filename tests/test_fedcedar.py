@@ -140,6 +140,14 @@ def test_one_propagation_by_hand():
     np.testing.assert_allclose(all["mean"], [2 / 3, 0.0], atol=1e-12)
 
 
+def test_the_edges_are_measured_by_hand_and_without_propagation_each_centre_has_itself():
+    uploads, h = vectors([1.0, 0.0], [1.0, 1.0], [0.0, -1.0]), np.sqrt(0.5)
+    told = [FedCedar().measures(*stepped(method, uploads))["r"] for method in (FedCedar(K=3), FedCedar(K=3, P=0))]
+    near, far = 1 / (1 + h), h / (1 + h)
+    np.testing.assert_allclose(told[0], [[near, far, 0], [far, near, 0], [0, 0, 1]], atol=1e-12)
+    assert np.array_equal(told[1], np.eye(3))
+
+
 @pytest.mark.parametrize(
     ("settings", "row"),
     [

@@ -8,12 +8,14 @@ from launch.compare.comparing import compare
 from launch.compare.gather import gather
 from launch.compare.page import comparison_page
 from launch.sweep.page import sweep_page
+from tests.browsing import TIMEOUT_S, chromium
 from tests.launching import description
 from tests.recorded import finished_in
 from tests.test_report_page import assert_drawn_alike, figures, titles
 from tests.test_sweep import table_plan
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 def test_a_comparison_has_a_page_with_every_seed_and_the_differences(tmp_path: Path) -> None:
     for seed in (1, 2, 3):
         finished_in(tmp_path / f"s{seed}", description(run__seed=seed))
@@ -31,9 +33,11 @@ def test_a_comparison_has_a_page_with_every_seed_and_the_differences(tmp_path: P
             for seed, run in comparison.lines[0].by_seed.items()
         )
     )
-    assert_drawn_alike(tmp_path / "page.html", 2)
+    with chromium() as browser:
+        assert_drawn_alike(browser, tmp_path / "page.html", 2)
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 def test_a_sweep_has_a_page_with_the_published_figures_beside_its_own(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(sweep_page(table_plan(tmp_path)))
     html = (tmp_path / "page.html").read_text()
@@ -41,4 +45,5 @@ def test_a_sweep_has_a_page_with_the_published_figures_beside_its_own(tmp_path: 
     (few,) = figures(html)  # nothing came of the other column
     assert (few["data"][0]["x"], few["data"][2]["x"]) == ([94.0, 95.0, 97.0, 94.0, 95.0, 97.0], [95.0])
     assert "95.33 ± 1.53" in html and "+0.33" in html and "as planned" in html and "A &amp; B" in html
-    assert_drawn_alike(tmp_path / "page.html", 1)
+    with chromium() as browser:
+        assert_drawn_alike(browser, tmp_path / "page.html", 1)

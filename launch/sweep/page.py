@@ -1,5 +1,6 @@
 """A sweep as one page: a picture and a table for each column, every trial, and how it was made."""
 
+from launch.sweep.along import along_a_number
 from launch.sweep.figures import (
     Figure,
     figures,
@@ -20,7 +21,7 @@ from pflsim.sweep import in_words
 def sweep_page(plan: Plan) -> str:
     """The page as HTML, of what is known by now."""
     found = figures(plan)
-    sections = [Section(column or "Results", _parts(in_column(found, column))) for column in plan.sweep.columns]
+    sections = [Section(column or "Results", _parts(plan, in_column(found, column))) for column in plan.sweep.columns]
     if trials := trials_in_words(plan):
         lead = "Per cent on validation data; * is what was chosen. Test data were not looked at."
         sections.append(Section("Trials", [Lines(trials)], lead))
@@ -31,7 +32,7 @@ def sweep_page(plan: Plan) -> str:
     return page(plan.sweep.name, [*sections, Section("How it was made", notes)], f"seeds {seeds}")
 
 
-def _parts(own: list[Figure]) -> list[Part]:
+def _parts(plan: Plan, own: list[Figure]) -> list[Part]:
     paper = any(figure.cell.paper is not None for figure in own)
     chosen = any(figure.choice for figure in own)
     noted = any(figure.cell.row.note for figure in own)
@@ -44,5 +45,5 @@ def _parts(own: list[Figure]) -> list[Part]:
         rows.append(row + [figure.cell.row.note] * noted)
     words = frozenset(place for place, name in enumerate(head) if name in ("method", "chosen", "note"))
     points = [Points(row_name(one.cell.row), list(one.values.values()), one.cell.paper) for one in own]
-    seen = [accuracies(points)] if any(one.values for one in points) else []
-    return [*seen, Table(head, rows, left=words)]
+    seen: list[Part] = [accuracies(points)] if any(one.values for one in points) else []
+    return [*along_a_number(plan, own), *seen, Table(head, rows, left=words)]

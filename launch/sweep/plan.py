@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from launch.sweep.cache import Cache
@@ -92,6 +93,11 @@ class Plan:
             read = read_validation if run.purpose == "trial" else read_test
             self._read[asked] = read(self._cache.place(run.key), run.cell.row.model, self.sweep.file.sweep.report)
         return self._read[asked]
+
+    def folders(self, cell: Cell) -> dict[int, Path]:
+        """The results of a cell's reported runs that ended, by seed."""
+        runs = self.reported(cell) or []
+        return {run.seed: self._cache.place(run.key) for run in runs if self._cache.holds(run.key)}
 
     def tried(self, cell: Cell) -> list[Trial]:
         """The trials of a cell with what came of them by now."""

@@ -28,19 +28,30 @@ Of a cohort that is not everybody the answers are clustered, and the others keep
 clusters are of the uploads, for theta never leaves its client. eta_p is not given: min(0.1, 1 / (L + lambda)), L the
 smoothness of f_i at w0. Without `lam` lambda is the paper's 12, or 1 / eta where 12 would overshoot.
 
+Theorem 4.1 is about (1 / K) sum_k ||grad G_k||^2, G_k the mean of the envelopes F_i of the members of k, and about
+(1 / N) sum_i ||theta_i - omega_k||^2. theta_i never leaves its client, but an upload tells how far w went in a visit,
+    gap_i = (omega_k - w_i) / (beta R) = (1 / R) sum_r (w_r - theta_r),  and so  lambda gap_i  for  grad F_i(omega_k),
+at the omegas that were sent and for the contexts that they were sent to. The measures `gradient_sq` and `gap_sq` are
+(1 / K) sum_k ||lambda mean gap_i||^2 and (1 / N) sum_i ||gap_i||^2, in whole rounds. With R = 1 gap_i is itself
+omega_k - theta_i, with more steps the mean along the visit, and gap_sq is then never more than the mean of the squares.
+Also measured: `distances` between the omegas, and `kmeans_iterations` and `kmeans_cost`, (2) of the uploads.
+
 Asynchronous form: an upload joins its nearest centre, omega_k <- (1 - a) omega_k + a w, a = alpha s(age) / |C_k|, and
 after every `recluster_every` arrivals the last uploads of all clients are clustered. There are no clusters, and the
 uploads wait, before `first_share` of the clients have sent one. Buffered: the round, on the buffer.
 Stability: eta lambda < 2, without overshoot <= 1; eta_p (L + lambda) < 2; alpha in [0, 1].
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
+from pflsim.clustering.geometry import gram, squared_distances
 from pflsim.clustering.kmeans import flops, kmeans
 from pflsim.clustering.labels import NONE, aligned, nearest
 from pflsim.clustering.uploads import last_uploads, remember
@@ -100,7 +111,8 @@ class CGPFL:
 
     def server_init(self, federation: Federation) -> Tensors:
         labels = torch.full((len(federation.clients),), NONE)
-        return {"omega": federation.initial.repeat(self.K, 1), "labels": labels, "changed": torch.tensor(0.0)}
+        told = {"changed": torch.tensor(0.0), "kmeans": _nothing(), "progress": _nothing()}
+        return {"omega": federation.initial.repeat(self.K, 1), "labels": labels, **told}
 
     def server_down(self, all: Tensors, client: int, round: Round) -> Tensors:
         k = int(all["labels"][client])
@@ -138,7 +150,13 @@ class CGPFL:
 
     def measures(self, all: Tensors, round: Round) -> dict[str, object]:
         labels = all["labels"].numpy()
-        return {"labels": labels, "clusters": len(_active(all)), "changed": float(all["changed"])}
+        told = {"labels": labels, "clusters": len(_active(all)), "changed": float(all["changed"])}
+        distances = np.sqrt(squared_distances(gram(list(all["omega"]), all["omega"][0])))
+        several = {"distances": distances} if len(distances) > 1 else {}
+        names = {"kmeans": ("kmeans_iterations", "kmeans_cost"), "progress": ("gradient_sq", "gap_sq")}
+        known = {key: all[key].tolist() for key in names if bool((all[key] >= 0.0).all())}
+        pairs = [pair for key, values in known.items() for pair in zip(names[key], values, strict=True)]
+        return told | several | dict(pairs)
 
     def server_work(self, federation: Federation, answers: Sequence[Answer]) -> float:
         N, d = len(federation.clients), len(federation.initial)
@@ -152,6 +170,10 @@ class CGPFL:
         """The state after a round, or a buffer."""
         if not answers:
             return all
+        if not buffered:  # where the answers are of one round
+            lam = self._envelope.strength(round.federation.training)
+            beta = round.step_size * (lam if self.outer == "lambda" else 2.0 / len(round.federation.clients))
+            all = {**all, "progress": _progress(answers, all["labels"], beta, lam, round.federation)}
         came = [(answer.client, answer.up["w"]) for answer in answers]
         if self.cluster_on == "participants":
             return self._regrouped(all, came, weights, round, buffered)
@@ -171,7 +193,7 @@ class CGPFL:
         shares = [1.0] * len(points) if weights is None else weights
         before, labels = all["labels"].numpy(), all["labels"].numpy().copy()
         continues = self.align and bool((before != NONE).any())
-        found = _clusters(points, shares, all["omega"], before[clients] if continues else None, round)
+        found, kmeans = _clusters(points, shares, all["omega"], before[clients] if continues else None, round)
         labels[clients] = found
         omega = []
         for k, old in enumerate(all["omega"]):
@@ -179,7 +201,8 @@ class CGPFL:
             ends = [points[j] for j in members]
             omega.append(_towards(old, ends, [shares[j] for j in members], self.alpha, buffered))
         changed = torch.tensor(float((labels != before)[clients].mean()))
-        return {**all, "omega": torch.stack(omega), "labels": torch.from_numpy(labels), "changed": changed}
+        state = {"omega": torch.stack(omega), "labels": torch.from_numpy(labels), "changed": changed, "kmeans": kmeans}
+        return {**all, **state}
 
 
 def _check_ranges(method: CGPFL) -> None:
@@ -199,11 +222,34 @@ def _clusters(
     omega: torch.Tensor,
     before: np.ndarray | None,
     round: Round,
-) -> np.ndarray:
-    """The cluster of each upload; given the clusters `before`, these are continued and keep their numbers."""
+) -> tuple[np.ndarray, torch.Tensor]:
+    """The cluster of each upload, and the iterations and the cost; clusters `before` go on and keep their numbers."""
     warm = None if before is None else list(omega)
-    found = kmeans(points, len(omega), round.rng("k-means"), weights=weights, warm=warm).labels
-    return found if before is None else aligned(found, before, points, list(omega))
+    found = kmeans(points, len(omega), round.rng("k-means"), weights=weights, warm=warm)
+    labels = found.labels if before is None else aligned(found.labels, before, points, list(omega))
+    return labels, torch.tensor([found.iterations, found.inertia / sum(weights)], dtype=torch.float64)
+
+
+def _progress(
+    answers: Sequence[Answer], labels: torch.Tensor, beta: float, lam: float, federation: Federation
+) -> torch.Tensor:
+    """gradient_sq and gap_sq, by the contexts `labels` [N] that the omegas were sent to; those in none are one."""
+    training, gaps = federation.training, defaultdict(list)
+    for answer in answers:
+        batches = -(-int(federation.sizes[answer.client]) // training.batch)
+        R = training.local_steps or batches * (training.local_epochs or 0)
+        if not beta * R:
+            return _nothing()
+        gaps[int(labels[answer.client])].append((answer.down["omega"] - answer.up["w"]) / (beta * R))
+    means = [average(own, [1.0] * len(own)) for own in gaps.values()]
+    slopes = [float(lam * mean.double().norm()) ** 2 for mean in means if mean is not None]
+    squares = [float(gap.double().norm()) ** 2 for own in gaps.values() for gap in own]
+    return torch.tensor([fmean(slopes), fmean(squares)], dtype=torch.float64)
+
+
+def _nothing() -> torch.Tensor:
+    """What stands for two numbers that are not known."""
+    return torch.full((2,), -1.0, dtype=torch.float64)
 
 
 def _towards(

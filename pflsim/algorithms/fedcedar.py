@@ -22,7 +22,8 @@ the mean of all what_k to everybody.
 Readings. The paper's text has neither formula: r has the row sums that it asks for. `similarity`: s(x) = max(x, 0), or
 "shift" (1 + x) / 2, "softmax" exp(x / temperature), or "signed", x itself, which fails where a row adds up to nothing.
 Models trained from a common start have cosines near 1, so that r is nearly 1 / K and one propagation makes all what_k
-nearly equal: the measures `spread_before` and `spread_after` tell, as the largest distance between two centres.
+nearly equal: the measures `spread_before` and `spread_after` tell, as the largest distance between two centres, and so
+does `r`, the edges (without propagation each centre has itself alone).
 `sim_on = "delta"` compares what members learnt in the round, "head" the last layer alone. The mean is over clusters
 (`mean = "clients"`: by their members). The headline is each client's own w_i (`eval_model = "received"`: what it would
 be sent now); compare other methods after local training too, as FedAvg's `finetuned`. `remember = "last_seen"` sends a
@@ -84,6 +85,7 @@ class FedCedar:
     def server_init(self, federation: Federation) -> Tensors:
         w0, N = federation.initial, len(federation.clients)
         all = {"what": w0.repeat(1, 1), "mean": w0, "labels": torch.full((N,), NONE), "spread": torch.zeros(2)}
+        all["r"] = torch.ones(1, 1, dtype=torch.float64)
         return all | {"due": w0.repeat(N, 1), "seen": torch.zeros(N, dtype=torch.int64)} if self._remembers else all
 
     def server_down(self, all: Tensors, client: int, round: Round) -> Tensors:
@@ -107,7 +109,7 @@ class FedCedar:
     def measures(self, all: Tensors, round: Round) -> dict[str, object]:
         before, after = all["spread"].tolist()
         clusters = {"labels": all["labels"].numpy(), "clusters": len(all["what"])}
-        return clusters | {"spread_before": before, "spread_after": after}
+        return clusters | {"spread_before": before, "spread_after": after, "r": all["r"].numpy()}
 
     def server_work(self, federation: Federation, answers: Sequence[Answer]) -> float:
         B, d = len(answers), len(federation.initial)
@@ -127,7 +129,7 @@ class FedCedar:
         if self.ablation != "AS-1":
             found = kmeans(uploads, self.K, round.rng("k-means"), weights=weights).labels
         c = _centres(uploads, found, weights)
-        what = c
+        what, r = c, np.eye(len(c))
         if self.ablation != "AS-2" and self.P > 0:
             r = self._edges(_cosines(c, found, answers, weights, self.sim_on, round.federation.layout))
             what = (torch.from_numpy(np.linalg.matrix_power(r, self.P)) @ c.double()).to(c.dtype)
@@ -138,7 +140,7 @@ class FedCedar:
         assert mean is not None
         kept = self._kept(all, labels, what) if self._remembers else {}
         spread = torch.tensor([_spread(c), _spread(what)])
-        return {"what": what, "mean": mean, "labels": labels, "spread": spread, **kept}
+        return {"what": what, "mean": mean, "labels": labels, "spread": spread, "r": torch.from_numpy(r), **kept}
 
     def _edges(self, cosine: np.ndarray) -> np.ndarray:
         """r [K, K], whose rows add up to 1; a node without a neighbour keeps what it has."""

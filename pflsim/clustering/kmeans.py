@@ -27,6 +27,7 @@ class Clusters:
 
     labels: np.ndarray  # [n] int64; with fewer than K different points these are the clusters 0, 1, ...
     inertia: float  # sum_j weight_j ||u_j - centre||^2
+    iterations: int = 0  # of Lloyd, in the search that was best; the last one changed nothing, or hardly anything
 
 
 def kmeans(
@@ -45,8 +46,8 @@ def kmeans(
     if cloud.different <= K:
         return Clusters(cloud.place, 0.0)
     starts = [cloud.seeded(K, rng) for _ in range(_RESTARTS)] if warm is None else [cloud.start(cloud.to_warm)]
-    labels, inertia = cloud.best(starts, K)
-    return Clusters(labels[cloud.place], inertia)
+    labels, inertia, iterations = cloud.best(starts, K)
+    return Clusters(labels[cloud.place], inertia, iterations)
 
 
 def costs(
@@ -60,7 +61,7 @@ def costs(
     labels = np.zeros(cloud.different, dtype=np.int64)
     for K in range(1, min(most, cloud.different - 1) + 1):
         grown = cloud.filled(labels, cloud.to_centres(labels, max(1, K - 1)), K)
-        labels, found[K - 1] = cloud.best([grown, *(cloud.seeded(K, rng) for _ in range(_RESTARTS))], K)
+        labels, found[K - 1], _ = cloud.best([grown, *(cloud.seeded(K, rng) for _ in range(_RESTARTS))], K)
     return np.minimum.accumulate(found)
 
 
@@ -128,15 +129,16 @@ class _Cloud:
             labels[taken], far[taken] = empty, -1.0
         return labels
 
-    def best(self, starts: Sequence[np.ndarray], K: int) -> tuple[np.ndarray, float]:
-        """Labels and inertia of the best search; of equally good ones the first."""
+    def best(self, starts: Sequence[np.ndarray], K: int) -> tuple[np.ndarray, float, int]:
+        """Labels, inertia and iterations of the best search; of equally good ones the first."""
         return min((self._search(start, K) for start in starts), key=lambda found: found[1])
 
-    def _search(self, labels: np.ndarray, K: int) -> tuple[np.ndarray, float]:
+    def _search(self, labels: np.ndarray, K: int) -> tuple[np.ndarray, float, int]:
         """Lloyd's iterations until nothing changes, or hardly anything is gained."""
         distances = self.to_centres(labels, K)
-        inertia = self._inertia(labels, distances)
-        for _ in range(_MOST_ITERATIONS):
+        inertia, iterations = self._inertia(labels, distances), 0
+        while iterations < _MOST_ITERATIONS:
+            iterations += 1
             moved = self.filled(self.nearest(distances), distances, K)
             if np.array_equal(moved, labels):
                 break
@@ -144,7 +146,7 @@ class _Cloud:
             labels, before, inertia = moved, inertia, self._inertia(moved, distances)
             if before - inertia < _LEAST_GAIN * before:
                 break
-        return labels, inertia
+        return labels, inertia, iterations
 
     def _inertia(self, labels: np.ndarray, distances: Matrix) -> float:
         return float((self.mass * distances[np.arange(self.different), labels]).sum())

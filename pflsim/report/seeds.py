@@ -1,10 +1,25 @@
 """Pictures of methods over seeds: every seed a point, the mean a line, and what a paper states beside them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
+from statistics import fmean
 
-from pflsim.report.picture import BLUE, GREY, LINE, ORANGE, VERMILION, Json, Key, Picture, axis, plain, rows_axis
+from pflsim.report.picture import (
+    BLUE,
+    GREY,
+    LINE,
+    METHODS,
+    ORANGE,
+    VERMILION,
+    Json,
+    Key,
+    Picture,
+    axis,
+    plain,
+    rows_axis,
+)
 
 _ROW_PX, _HEAD_PX = 26, 84
 
@@ -27,6 +42,41 @@ class Interval:
     low: float
     high: float
     stands_out: bool
+
+
+@dataclass(frozen=True)
+class Along:
+    """A method at some numbers of a setting: for each number a value per seed."""
+
+    label: str
+    values: Mapping[float, Sequence[float]]
+
+
+def along(setting: str, lines: Sequence[Along], stars: Sequence[Along], unit: str = "test accuracy, %") -> Picture:
+    """Means as lines along a number, every seed a point; a star where a method has chosen that number itself."""
+    traces, legend = [], []
+    colours = dict(zip([one.label for one in (*lines, *stars)], cycle(METHODS)))
+    for one in lines:
+        colour = colours[one.label]
+        dots = [(number, value) for number, own in one.values.items() for value in own]
+        traces.append(_scatter(dots, "markers", {"marker": {"size": 6, "color": colour, "opacity": 0.6}}))
+        means = [(number, fmean(own)) for number, own in one.values.items()]
+        traces.append(_scatter(means, "lines", {"line": {"color": colour, "width": 2.4}}))
+        legend.append(Key(one.label, colour, "line"))
+    for one in stars:
+        look = {"symbol": "star", "size": 17, "color": colours[one.label], "line": {"width": 1, "color": GREY}}
+        means = [(number, fmean(own)) for number, own in one.values.items()]
+        traces.append(_scatter(means, "markers", {"marker": look}))
+        legend.append(Key(f"{one.label} (star: what it chose, in the mean)", colours[one.label], "dot"))
+    about = f"Accuracy along {setting} of {len(lines)} methods; stars: {len(stars)} that choose it themselves."
+    layout = {"xaxis": axis(plain(setting)), "yaxis": axis(unit)}
+    return Picture(traces, layout, about, 340, legend=legend)
+
+
+def _scatter(points: Sequence[tuple[float, float]], mode: str, look: Json) -> Json:
+    x, y = [number for number, _ in points], [value for _, value in points]
+    shown = {"hovertemplate": "%{x:.4~g}: %{y:.2f}<extra></extra>"}
+    return {"type": "scatter", "mode": mode, "x": x, "y": y} | look | shown
 
 
 def accuracies(methods: Sequence[Points], unit: str = "test accuracy, %") -> Picture:
