@@ -60,7 +60,7 @@ class Host:
         if order["what"] == "build":
             self._build(order)
         elif order["what"] == "start":
-            self._start(order["assignments"], order["logs"])
+            self._start([one | order["common"] for one in order["assignments"]], order["logs"])
 
     def _build(self, order: dict[str, Any]) -> None:
         self._order = order
@@ -157,6 +157,7 @@ def build(order: dict[str, Any]) -> Any:
 
 def become(study: Any, assignment: dict[str, Any], log: str, parent: int) -> int:
     """Turn this fresh process into what `assignment` says; its exit code."""
+    from nodes.curve import Keys
     from nodes.process import Assignment, live
 
     die_with_parent(parent)
@@ -164,7 +165,9 @@ def become(study: Any, assignment: dict[str, Any], log: str, parent: int) -> int
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-    return live(study, Assignment(**assignment | {"actors": tuple(assignment["actors"])}))
+    keys = assignment.get("keys")
+    found = {"actors": tuple(assignment["actors"]), "keys": None if keys is None else Keys(**keys)}
+    return live(study, Assignment(**assignment | found))
 
 
 def spawn(order: dict[str, Any], assignment: dict[str, Any], log: str) -> int:

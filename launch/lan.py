@@ -1,0 +1,294 @@
+"""One run over several machines: this one has the server, the record, and maybe clients; hosts that join have others.
+
+What a run is does not change by that: only where its processes are, and what stands between them.
+"""
+
+import socket as sockets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import psutil
+import zmq
+
+from launch.check import FORKED_BYTES
+from launch.control import ANY, MOST_BYTES, seen_from
+from launch.host import Host
+from launch.limits import require_what_it_takes
+from launch.local import LocalRun
+from launch.progress import Progress
+from launch.reception import Reception, RemoteHost
+from launch.shares import Capacity, shares
+from launch.token import Token
+from nodes.curve import Keys
+from nodes.gate import MOST_PENDING, Gate
+from pflsim.errors import DescriptionError, RunFailed
+from pflsim.spec import Algorithm, Description
+
+VECTORS_EACH = 12
+"""A client keeps about so many vectors of the model's length."""
+POLL_MS = 200
+THIS_MACHINE = "this machine"
+
+
+@dataclass(frozen=True)
+class Lan:
+    """How a run reaches other machines."""
+
+    listen: str
+    """Where hosts find it, such as tcp://0.0.0.0:5555."""
+    hosts: int
+    """How many are awaited."""
+    await_s: float = 600.0
+    """For how long."""
+    local_clients: int = 0
+    is_secure: bool = True
+
+
+def lan_of(listen: str | None, *, insecure: bool, **given: float | None) -> Lan | None:
+    """What the command line says of other machines. Raises DescriptionError for what makes no sense without them."""
+    said = {name: value for name, value in given.items() if value is not None}
+    if listen is None:
+        if said or insecure:
+            option = "insecure" if insecure else min(said)
+            raise DescriptionError(f"--{option.replace('_', '-')}", said.get(option, True), "needs --listen")
+        return None
+    hosts, local = int(said.get("await_hosts", 1)), int(said.get("local_clients", 0))
+    return Lan(listen, hosts, said.get("await_s", 600.0), local, not insecure)
+
+
+class LanRun(LocalRun):
+    """One run whose clients are on the machines that join."""
+
+    _reception: Reception
+    _gate: Gate
+
+    def __init__(
+        self, description: Description, directory: Path, progress: Progress, lan: Lan, later: Sequence[Algorithm] = ()
+    ) -> None:
+        """Raises DescriptionError for a place where it cannot listen, or more local clients than there are."""
+        if later or description.beside:
+            names = [table.name for table in (*later, *description.beside)]
+            raise DescriptionError("beside", names, "cannot run over several machines yet: one --algorithm at a time")
+        super().__init__(description, directory, progress)
+        self._address, self._port = _address(lan.listen)
+        if not 0 <= lan.local_clients <= description.run.clients:
+            raise DescriptionError("--local-clients", lan.local_clients, f"must be 0 to {description.run.clients}")
+        require_what_it_takes(description.run.clients, len(self._assigned) + 2 * MOST_PENDING)
+        self._lan = lan
+        self._own, self._joining, self._members = (Keys.new() if lan.is_secure else None for _ in range(3))
+        self._refusals: SimpleQueue[str] = SimpleQueue()
+        self._hosts: dict[str, tuple[Host, dict[str, tuple[str, ...]]]] = {}
+        """By name: each host, and the processes that it runs."""
+
+    def start_clients(self, hub: str) -> None:
+        """Start the clients' processes, each host its own."""
+        for host, processes in self._hosts.values():
+            if processes:
+                self._start(host, processes, hub)
+
+    def _listen(self, context: "zmq.Context[zmq.Socket[bytes]]") -> Reception:
+        self._gate = Gate(context, self._refusals.put)
+        self._recorder.open(context)
+        members = (self._members, self._members.public) if self._members else (None, b"")
+        self._gate.guard(self._recorder.socket, "recorder", MOST_BYTES, *members)
+        both = (self._own, self._joining) if self._own and self._joining else None
+        self._reception = Reception(context, self._gate, self._run_id, self._lan.hosts, both)
+        self._at_the_end.callback(self._let_go)
+        self._recorder.bind(f"tcp://{self._address}:*")
+        endpoint = f"tcp://{self._address}:{self._port}"
+        try:
+            self._reception.socket.bind(endpoint)
+        except zmq.ZMQError as problem:
+            raise DescriptionError("--listen", endpoint, f"cannot be listened at: {problem.strerror}") from problem
+        self._gate.open()
+        return self._reception
+
+    def _let_go(self) -> None:
+        self._gate.close()
+        self.__dict__.pop("_reception", None)
+        self.__dict__.pop("_gate", None)
+
+    def _place(self, process: str) -> str:
+        """The server is at every address of this machine that was asked for; peers say where they are, so at one."""
+        is_hub = process == self._plan["hub"]
+        return f"tcp://{self._address if is_hub else _reached_at(self._address)}:*"
+
+    def _common(self, hub: str) -> dict[str, Any]:
+        here = _reached_at(self._address)
+        is_bound = not hub.endswith(":*")
+        return {
+            "hub": seen_from(hub, here) if is_bound else hub,
+            "recorder": seen_from(self._recorder.endpoint, here),
+            "started_ns": self._started_ns,
+            "is_on_network": True,
+            "keys": asdict(self._members) if self._members else None,
+        }
+
+    def _start(self, host: Host, processes: Any, hub: str) -> None:
+        if not isinstance(host, RemoteHost):
+            super()._start(host, processes, hub)
+            return
+        self._recorder.ahead_s |= dict.fromkeys(processes, host.ahead_s)
+        common = self._common(hub) | {
+            "hub": hub,
+            "recorder": self._recorder.endpoint,
+            "started_ns": host.on_its_clock(self._started_ns),
+        }
+        orders = [{"process": process, "actors": actors} for process, actors in processes.items()]
+        host.say("start", assignments=orders, common=common)
+
+    # who joins
+
+    def _gather(self) -> None:
+        self._progress.announce(self._invitation())
+        deadline_s = time.monotonic() + self._lan.await_s
+        poller = zmq.Poller()
+        poller.register(self._reception.socket, zmq.POLLIN)
+        poller.register(self._host.channel.fileno(), zmq.POLLIN)
+        while len(self._ready()) < self._lan.hosts:
+            if self._host.channel.fileno() in dict(poller.poll(POLL_MS)):
+                raise RunFailed("host", self._host.hear().get("reason", "has ended"))
+            for host, said in self._reception.news():
+                self._hear(host, said)
+            self._tell_refusals()
+            if time.monotonic() > deadline_s:
+                came = f"{len(self._ready())} of {self._lan.hosts} hosts have joined within {self._lan.await_s:g} s"
+                raise RunFailed("launcher", f"{came}{self._still_building()}")
+        self._share()
+
+    def _invitation(self) -> str:
+        address, found = self._address, self._reception.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        port = found.rsplit(":", 1)[1]
+        addresses = tuple(f"{one}:{port}" for one in (_all_addresses() if address == ANY else [address]))
+        keys = (self._own.public, self._joining.secret) if self._own and self._joining else (b"", b"")
+        count = f"{self._lan.hosts} machine{'s' if self._lan.hosts > 1 else ''}"
+        plain = "" if self._lan.is_secure else " (without keys: whoever reaches this machine can take part)"
+        return f"waiting for {count}{plain}; on each: pflsim host --join {Token(addresses, self._run_id, *keys)}"
+
+    def _ready(self) -> list[RemoteHost]:
+        return [host for host in self._reception.hosts if host.is_ready]
+
+    def _still_building(self) -> str:
+        rest = [host.name for host in self._reception.hosts if not host.is_ready]
+        return f"; {', '.join(rest)} had not loaded the data by then" if rest else ""
+
+    def _hear(self, host: RemoteHost, said: dict[str, Any]) -> None:
+        """What a host says before the run begins; one that cannot take part is told why, and another may come."""
+        if said["what"] == "hello":
+            processes = len(self._assigned)
+            keys = asdict(self._members) if self._members else None
+            host.say("welcome", name=host.name, order=self._order(), keys=keys, processes=processes)
+        elif said["what"] == "built":
+            self._compare(host, said["plan"])
+        elif said["what"] in ("refused", "failed", "lost", "leaving"):
+            if said["what"] == "refused":
+                words = f"{said['key']} = {said['value']}: {said['expected']}"
+            else:
+                words = str(said["reason"])
+            self._turn_away(host, words)
+
+    def _compare(self, host: RemoteHost, plan: dict[str, Any]) -> None:
+        """Equal bits need equal data and equal arithmetic; a host that has others cannot take part."""
+        mine, theirs = _identity(self._plan), _identity(plan)
+        for what, value in mine.items():
+            if theirs.get(what) != value:
+                self._turn_away(host, f"it has {what} {theirs.get(what)!s:.80}, the launcher has {value}")
+                return
+        host.is_ready, host.logs = True, str(plan.get("logs", ""))
+        memory = f"{host.offers.memory_bytes / 1e9:.1f} GB free"
+        told = f"{host.offers.cores} cores, {memory}, logs in {host.logs}"
+        self._recorder.note(host.name, "host joined", told)
+        self._progress.say(f"{host.name} has joined: {told}")
+
+    def _turn_away(self, host: RemoteHost, words: str) -> None:
+        self._reception.dismiss(host, words)
+        self._reception.refused.append(f"refused {host.name}: {words}")
+
+    def _tell_refusals(self) -> None:
+        """Record who was refused by now, and say it."""
+        told, self._reception.refused = self._reception.refused, []
+        while True:
+            try:
+                told.append(self._refusals.get_nowait())
+            except Empty:
+                break
+        for words in told:
+            self._recorder.note("launcher", "refused", words)
+            self._progress.say(words)
+
+    def _share(self) -> None:
+        """Decide who runs which clients: in their order, so that each host has neighbouring ones."""
+        offers = {host.name: host.offers for host in self._ready()}
+        hosts: dict[str, Host] = {host.name: host for host in self._ready()}
+        if self._lan.local_clients:
+            offers = {THIS_MACHINE: Capacity(psutil.cpu_count() or 1, 0, self._lan.local_clients)} | offers
+            hosts[THIS_MACHINE] = self._host
+        rest = list(self._assigned.items())
+        client_bytes = FORKED_BYTES + 4 * VECTORS_EACH * self._plan["facts"]["parameters"]
+        sizes = [len(actors) for _, actors in rest]
+        for name, count in shares(offers, sizes, client_bytes).items():
+            mine, rest = dict(rest[:count]), rest[count:]
+            self._hosts[name] = hosts[name], mine
+            clients = sum(len(actors) for actors in mine.values())
+            where = f"{clients} clients" + (f", {min(mine)} to {max(mine)}" if mine else "")
+            self._recorder.note(name, "placed", where)
+            self._progress.say(f"{name} takes {where}")
+
+    # how it ends
+
+    def _end_hosts(self, status: str) -> None:
+        super()._end_hosts(status)
+        self._tell_refusals()
+        self._reception.end(status)
+        for words in self._gate.close():
+            self._refusals.put(words)
+        self._tell_refusals()
+
+    def _add_facts(self, facts: dict[str, Any]) -> None:
+        others = [host for host, _ in self._hosts.values() if isinstance(host, RemoteHost)]
+        facts["memory"]["peak_pss_bytes"] += sum(host.peak_bytes for host in others)
+        facts["hosts"] = {name: sum(map(len, processes.values())) for name, (_, processes) in self._hosts.items()}
+
+
+def _identity(plan: dict[str, Any]) -> dict[str, Any]:
+    versions = plan["effective"]["versions"]
+    return {"data partition": plan["facts"]["partition"]["digest"]} | {
+        what: versions.get(what) for what in ("torch", "cpu_capability", "numpy")
+    }
+
+
+def _address(listen: str) -> tuple[str, int]:
+    """The address and port to listen at. Raises DescriptionError."""
+    expected = "must be tcp://ADDRESS:PORT, such as tcp://0.0.0.0:5555 (all addresses of this machine)"
+    address, _, port = listen.removeprefix("tcp://").rpartition(":")
+    try:
+        sockets.inet_aton(address)
+        if not listen.startswith("tcp://") or not 0 <= int(port) < 1 << 16:
+            raise ValueError
+    except (OSError, ValueError) as problem:
+        raise DescriptionError("--listen", listen, expected) from problem
+    return address, int(port)
+
+
+def _all_addresses() -> list[str]:
+    """Where other machines may find this one; where there is no network, this machine itself can."""
+    first = ""
+    with sockets.socket(sockets.AF_INET, sockets.SOCK_DGRAM) as way, suppress(OSError):
+        way.connect(("192.0.2.1", 9))  # sends nothing; the address towards everybody else is the likeliest
+        first = way.getsockname()[0]
+    found = [
+        one.address
+        for addresses in psutil.net_if_addrs().values()
+        for one in addresses
+        if one.family == sockets.AF_INET and not one.address.startswith("127.")
+    ]
+    return sorted(set(found), key=lambda one: (one != first, one)) or ["127.0.0.1"]
+
+
+def _reached_at(address: str) -> str:
+    return _all_addresses()[0] if address == ANY else address

@@ -1,0 +1,151 @@
+"""The gate of a process that can be reached over a network: it lets in who has a key of the run, and counts the rest.
+
+It is the process's handler of ZeroMQ's authentication protocol (ZAP, https://rfc.zeromq.org/spec/27), and watches what
+the library says of connections (`zmq_socket_monitor`). All of it happens in one thread, which nobody waits for.
+"""
+
+import socket as sockets
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+import zmq
+from zmq.utils import z85
+
+from nodes.curve import HANDSHAKE_MS, Keys, limit, lock
+
+MOST_PENDING = 64
+"""So many connections may be in their handshake at a time at one socket; any more are cut off."""
+MOST_TOLD = 8
+"""So many refusals are told one by one, then those at which their number has doubled."""
+EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_EVENT = struct.Struct("=HI")
+
+
+class Gate:
+    """Judges who connects to the sockets of one context."""
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", tell: Callable[[str], None]) -> None:
+        """`tell` is called in the gate's thread with each refusal, in words."""
+        self._zap = context.socket(zmq.REP)
+        self._zap.linger = 0
+        self._zap.bind("inproc://zeromq.zap.01")
+        self._stop, self._stopped = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
+        self._stopped.bind(f"inproc://gate-{id(self)}")
+        self._stop.connect(f"inproc://gate-{id(self)}")
+        self._known: dict[bytes, bytes] = {}
+        """By domain: the public key that may enter."""
+        self._doors: dict[zmq.Socket[bytes], Door] = {}
+        """By the socket on which the library tells what happens there."""
+        self._guarded: list[zmq.Socket[bytes]] = []
+        self._tell, self._refused = tell, 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def guard(self, socket: zmq.Socket[bytes], name: str, most_bytes: int, own: Keys | None, entering: bytes) -> None:
+        """Before it is bound: only who has the public key `entering` may connect, or anybody, if it has no `own`."""
+        limit(socket, most_bytes)
+        if own is not None:
+            lock(socket, own, name.encode())
+            self._known[name.encode()] = z85.decode(entering)
+        self._doors[socket.get_monitor_socket(EVENTS)] = Door(name)
+        self._guarded.append(socket)
+
+    def open(self) -> None:
+        """Begin; from then on no further socket can be guarded."""
+        self._thread.start()
+
+    def close(self) -> list[str]:
+        """End; what is left to be told."""
+        if not self._thread.is_alive():
+            return []
+        self._stop.send(b"")
+        self._thread.join()
+        for socket in self._guarded:
+            with suppress(zmq.ZMQError):
+                socket.disable_monitor()
+        for socket in (self._zap, self._stop, self._stopped, *self._doors):
+            socket.close(linger=0)
+        told = "connections to the {} never showed a key of this run"
+        return [f"{door.strangers} {told.format(door.name)}" for door in self._doors.values() if door.strangers]
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        for socket in (self._zap, self._stopped, *self._doors):
+            poller.register(socket, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll())
+            for socket in ready:
+                if socket is self._zap:
+                    self._judge(socket.recv_multipart())
+                elif socket is not self._stopped:
+                    self._watch(socket)
+            if self._stopped in ready:
+                return
+
+    def _judge(self, request: list[bytes]) -> None:
+        """Answer one question of the library, which asks for every connection that wants to enter."""
+        _, number, domain, address, _, mechanism, *credentials = request
+        entering = self._known.get(domain)
+        enters = mechanism == b"CURVE" and entering is not None and credentials == [entering]
+        status = (b"200", b"OK") if enters else (b"400", b"unknown key")
+        self._zap.send_multipart([b"1.0", number, *status, b"", b""])
+        if not enters:
+            self._refuse(f"{address.decode(errors='replace')} with an unknown key at the {domain.decode()}")
+
+    def _watch(self, monitor: zmq.Socket[bytes]) -> None:
+        head, *_ = monitor.recv_multipart()
+        what, value = _EVENT.unpack(head)
+        if cut := self._doors[monitor].see(what, value, time.monotonic()):
+            self._refuse(cut)
+
+    def _refuse(self, who: str) -> None:
+        self._refused += 1
+        if self._refused <= MOST_TOLD or self._refused.bit_count() == 1:
+            so_far = f" ({self._refused} so far)" if self._refused > MOST_TOLD else ""
+            self._tell(f"refused {who}{so_far}")
+
+
+class Door:
+    """The connections to one bound socket: how many came, and how many of them had a key."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._accepted = self._entered = 0
+        self._young: dict[int, float] = {}
+        """The descriptors of connections that may still be in their handshake, and since when."""
+        self._lately: deque[float] = deque()
+        """When connections entered, as long as they may be among the young."""
+
+    @property
+    def strangers(self) -> int:
+        """Connections that never entered; the library does not say which, so those in their handshake count too."""
+        return self._accepted - self._entered
+
+    def see(self, what: int, value: int, now_s: float) -> str:
+        """Take note of an event, and cut off one connection too many; who that was, if it was one."""
+        if what == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._entered += 1
+            self._lately.append(now_s)
+        elif what == zmq.EVENT_DISCONNECTED:
+            self._young.pop(value, None)
+        elif what == zmq.EVENT_ACCEPTED:
+            self._accepted += 1
+            self._young[value] = now_s
+            return self._cut(value, now_s)
+        return ""
+
+    def _cut(self, descriptor: int, now_s: float) -> str:
+        since_s = now_s - HANDSHAKE_MS / 1000
+        self._young = {one: begun_s for one, begun_s in self._young.items() if begun_s > since_s}
+        while self._lately and self._lately[0] <= since_s:
+            self._lately.popleft()
+        if len(self._young) - len(self._lately) <= MOST_PENDING:
+            return ""
+        with suppress(OSError), sockets.socket(fileno=sockets.dup(descriptor)) as connection:
+            who = str(connection.getpeername()[0])
+            connection.shutdown(sockets.SHUT_RDWR)
+            return f"{who}, one of more than {MOST_PENDING} connections at a time that show no key, at the {self.name}"
+        return ""
