@@ -8,6 +8,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import msgpack
@@ -19,6 +20,26 @@ LOST_S = 8.0
 MOST_BYTES = 1 << 26
 """Of one map; what a host that runs thousands of clients says of them has some MB."""
 ANY = "0.0.0.0"
+
+FROM_HOSTS: dict[str, dict[str, type | UnionType]] = {
+    "hello": {
+        "run_id": bytes,
+        "name": str,
+        "versions": dict,
+        "cores": int,
+        "memory_bytes": int,
+        "clients": int | None,
+    },
+    "beat": {"sent_ns": int, "clock_ns": int, "peak_bytes": int},
+    "built": {"plan": dict},
+    "refused": {"key": str, "value": str, "expected": str},
+    "failed": {"reason": str},
+    "started": {"pids": dict},
+    "ended": {"process": str, "code": int, "processor_s": float},
+    "leaving": {"reason": str},
+    "gone": {},
+}
+"""What a host may say, and what belongs to it."""
 
 
 def packed(what: str, **values: Any) -> bytes:
@@ -36,6 +57,18 @@ def unpacked(frames: list[bytes]) -> dict[str, Any]:
         raise ValueError(f"it cannot be read ({type(problem).__name__})") from problem
     if not isinstance(said, dict) or not isinstance(said.get("what"), str):
         raise ValueError("it is no map that says what it is")
+    return said
+
+
+def said_by_host(frames: list[bytes]) -> dict[str, Any]:
+    """What a host has said. Raises ValueError for anything that no host says."""
+    said = unpacked(frames)
+    expected = FROM_HOSTS.get(said["what"])
+    if expected is None:
+        raise ValueError(f"no host says {said['what']!r:.40}")
+    for name, kind in expected.items():
+        if not isinstance(said.get(name), kind):
+            raise ValueError(f"a host that says {said['what']} must tell its {name}")
     return said
 
 

@@ -212,4 +212,7 @@ def join(text: str, clients: int | None, name: str | None, logs: Path | None) ->
     if clients is not None and clients < 1:
         raise DescriptionError("--clients", clients, "must be at least 1")
     joined = Joined(Token.read(text), clients, name or sockets.gethostname(), logs)
-    print(f"the run has ended: {joined.run()}")
+    status = joined.run()
+    if status != "done":
+        raise RunFailed("launcher", f"the run was {status}: its launcher says why; all that ran here has been ended")
+    print("the run is done")

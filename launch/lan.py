@@ -32,6 +32,8 @@ from pflsim.spec import Algorithm, Description
 VECTORS_EACH = 12
 """A client keeps about so many vectors of the model's length."""
 POLL_MS = 200
+SHOWN = 24
+"""Of a version or a digest, so many letters."""
 THIS_MACHINE = "this machine"
 
 
@@ -161,6 +163,9 @@ class LanRun(LocalRun):
                 raise RunFailed("launcher", f"{came}{self._still_building()}")
         self._share()
 
+    def _order(self) -> dict[str, Any]:
+        return super()._order() | {"tells_what_it_has": True}
+
     def _invitation(self) -> str:
         address, found = self._address, self._reception.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         port = found.rsplit(":", 1)[1]
@@ -194,10 +199,11 @@ class LanRun(LocalRun):
 
     def _compare(self, host: RemoteHost, plan: dict[str, Any]) -> None:
         """Equal bits need equal data and equal arithmetic; a host that has others cannot take part."""
-        mine, theirs = _identity(self._plan), _identity(plan)
-        for what, value in mine.items():
-            if theirs.get(what) != value:
-                self._turn_away(host, f"it has {what} {theirs.get(what)!s:.80}, the launcher has {value}")
+        theirs = plan.get("has")
+        for what, value in self._plan["has"].items():
+            other = theirs.get(what) if isinstance(theirs, dict) else None
+            if other != value:
+                self._turn_away(host, f"it has {what} {other!s:.{SHOWN}}, the launcher has {value:.{SHOWN}}")
                 return
         host.is_ready, host.logs = True, str(plan.get("logs", ""))
         memory = f"{host.offers.memory_bytes / 1e9:.1f} GB free"
@@ -253,13 +259,6 @@ class LanRun(LocalRun):
         others = [host for host, _ in self._hosts.values() if isinstance(host, RemoteHost)]
         facts["memory"]["peak_pss_bytes"] += sum(host.peak_bytes for host in others)
         facts["hosts"] = {name: sum(map(len, processes.values())) for name, (_, processes) in self._hosts.items()}
-
-
-def _identity(plan: dict[str, Any]) -> dict[str, Any]:
-    versions = plan["effective"]["versions"]
-    return {"data partition": plan["facts"]["partition"]["digest"]} | {
-        what: versions.get(what) for what in ("torch", "cpu_capability", "numpy")
-    }
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -142,6 +142,7 @@ class LocalRun:
             "later": [(table.model_dump(), table.at) for table in self._later],
             "run_id": self._run_id,
             "start": start_method(self.description),
+            "tells_what_it_has": False,
         }
 
     def _build(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import zmq
 
-from launch.control import BEAT_S, LOST_S, MOST_BYTES, packed, unpacked, versions
+from launch.control import BEAT_S, LOST_S, MOST_BYTES, packed, said_by_host, versions
 from launch.shares import Capacity
 from nodes.curve import Keys
 from nodes.gate import Gate
@@ -31,14 +31,14 @@ class RemoteHost:
         self.logs = ""
         """Where it keeps the logs of its processes."""
         self.peak_bytes = 0
-        self._route, self._socket = route, socket
+        self.route, self._socket = route, socket
         self._ahead_ns, self._round_trip_ns = 0, 1 << 62
         self._last_words: dict[str, str] = {}
 
     def say(self, what: str, **values: Any) -> None:
         """Send one map; who cannot be reached any more has gone."""
         try:
-            self._socket.send_multipart([self._route, packed(what, **values)], zmq.DONTWAIT)
+            self._socket.send_multipart([self.route, packed(what, **values)], zmq.DONTWAIT)
         except zmq.ZMQError:
             self.has_gone = True
 
@@ -54,11 +54,11 @@ class RemoteHost:
     def take_beat(self, said: Mapping[str, Any]) -> None:
         """It is there; of the exchanges with it, the fastest tells its clock best."""
         now_ns = host_nanoseconds()
-        round_trip_ns = now_ns - int(said["sent_ns"])
+        round_trip_ns = now_ns - said["sent_ns"]
         if 0 <= round_trip_ns < self._round_trip_ns:
             self._round_trip_ns = round_trip_ns
-            self._ahead_ns = int(said["clock_ns"]) - now_ns + round_trip_ns // 2
-        self.peak_bytes = int(said["peak_bytes"])
+            self._ahead_ns = said["clock_ns"] - now_ns + round_trip_ns // 2
+        self.peak_bytes = said["peak_bytes"]
 
     def remember(self, said: Mapping[str, Any]) -> None:
         """Keep the end of the log of a process that has ended."""
@@ -90,6 +90,8 @@ class Reception:
         self._run_id, self._most = run_id, most
         self._hosts: dict[bytes, RemoteHost] = {}
         self._names: set[str] = set()
+        self._turned_away: set[bytes] = set()
+        """The routes of hosts that cannot take part; whatever they say after that is of no interest."""
         self._beaten_s = 0.0
         self.refused: list[str] = []
         """Who was refused, in words that were not told yet; what came that was no map is among them."""
@@ -105,9 +107,9 @@ class Reception:
         while self.socket.poll(0):
             route, *frames = self.socket.recv_multipart()
             try:
-                one = self._take(route, unpacked(frames))
-            except (ValueError, TypeError, KeyError) as flaw:
-                self.refused.append(f"dropped {sum(map(len, frames))} bytes: {flaw or type(flaw).__name__}")
+                one = self._take(route, said_by_host(frames))
+            except ValueError as flaw:
+                self.refused.append(f"dropped {sum(map(len, frames))} bytes: {flaw}")
                 continue
             said += [one] if one else []
         self._beat()
@@ -125,6 +127,7 @@ class Reception:
     def dismiss(self, host: RemoteHost, words: str) -> None:
         """Tell a host that it cannot take part, and forget it."""
         host.say("refused", words=words)
+        self._turned_away.add(host.route)
         self._forget(host)
 
     def end(self, status: str) -> None:
@@ -136,7 +139,7 @@ class Reception:
             if self.socket.poll(100):
                 route, *frames = self.socket.recv_multipart()
                 with suppress(ValueError):
-                    if unpacked(frames)["what"] == "gone":
+                    if said_by_host(frames)["what"] == "gone":
                         self._hosts.pop(route, None)
 
     def _take(self, route: bytes, said: dict[str, Any]) -> tuple[RemoteHost, dict[str, Any]] | None:
@@ -152,6 +155,8 @@ class Reception:
 
     def _greet(self, route: bytes, said: dict[str, Any]) -> tuple[RemoteHost, dict[str, Any]] | None:
         """Take in whoever says hello, or say why not."""
+        if route in self._turned_away:
+            return None
         if said["what"] != "hello":
             raise ValueError(f"{said['what']!r:.40} from a host that has not joined")
         clients = said["clients"]
@@ -161,7 +166,7 @@ class Reception:
         host = RemoteHost(self._name(str(said["name"])), route, self.socket, offers)
         if why := self._why_not(said):
             self.refused.append(f"refused {host.name}: {why}")
-            host.say("refused", words=why)
+            self.dismiss(host, why)
             return None
         self._hosts[route] = host
         self._names.add(host.name)

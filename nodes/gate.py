@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import zmq
 from zmq.utils import z85
@@ -21,7 +22,7 @@ MOST_PENDING = 64
 """So many connections may be in their handshake at a time at one socket; any more are cut off."""
 MOST_TOLD = 8
 """So many refusals are told one by one, then those at which their number has doubled."""
-EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_DISCONNECTED
 _EVENT = struct.Struct("=HI")
 
 
@@ -68,7 +69,7 @@ class Gate:
                 socket.disable_monitor()
         for socket in (self._zap, self._stop, self._stopped, *self._doors):
             socket.close(linger=0)
-        told = "connections to the {} never showed a key of this run"
+        told = "more connections to the {} never showed a key of this run"
         return [f"{door.strangers} {told.format(door.name)}" for door in self._doors.values() if door.strangers]
 
     def _run(self) -> None:
@@ -98,8 +99,8 @@ class Gate:
     def _watch(self, monitor: zmq.Socket[bytes]) -> None:
         head, *_ = monitor.recv_multipart()
         what, value = _EVENT.unpack(head)
-        if cut := self._doors[monitor].see(what, value, time.monotonic()):
-            self._refuse(cut)
+        if who := self._doors[monitor].see(what, value, time.monotonic()):
+            self._refuse(who)
 
     def _refuse(self, who: str) -> None:
         self._refused += 1
@@ -108,44 +109,71 @@ class Gate:
             self._tell(f"refused {who}{so_far}")
 
 
+@dataclass
+class Newcomer:
+    """A connection that may still be in its handshake."""
+
+    since_s: float
+    address: str
+    entered: int
+    """How many had entered when it came: if no more have when it ends, it never did."""
+
+
 class Door:
     """The connections to one bound socket: how many came, and how many of them had a key."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._accepted = self._entered = 0
-        self._young: dict[int, float] = {}
-        """The descriptors of connections that may still be in their handshake, and since when."""
+        self._accepted = self._entered = self._told = 0
+        self._denied = 0
+        """Those whose key was wrong, which is told already, and whose connection has not ended yet."""
+        self._young: dict[int, Newcomer] = {}
+        """By descriptor."""
         self._lately: deque[float] = deque()
         """When connections entered, as long as they may be among the young."""
 
     @property
     def strangers(self) -> int:
-        """Connections that never entered; the library does not say which, so those in their handshake count too."""
-        return self._accepted - self._entered
+        """Connections that never entered and were not told of; the library does not say which they were."""
+        return self._accepted - self._entered - self._told
 
     def see(self, what: int, value: int, now_s: float) -> str:
-        """Take note of an event, and cut off one connection too many; who that was, if it was one."""
+        """Take note of an event, and cut off one connection too many; whom that refuses, if it refuses anybody."""
         if what == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._entered += 1
             self._lately.append(now_s)
+        elif what == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            self._denied += 1
+            self._told += 1
         elif what == zmq.EVENT_DISCONNECTED:
-            self._young.pop(value, None)
+            return self._see_off(self._young.pop(value, None))
         elif what == zmq.EVENT_ACCEPTED:
             self._accepted += 1
-            self._young[value] = now_s
-            return self._cut(value, now_s)
+            return self._let_in(value, now_s)
         return ""
 
-    def _cut(self, descriptor: int, now_s: float) -> str:
+    def _see_off(self, gone: Newcomer | None) -> str:
+        if self._denied:
+            self._denied -= 1
+            return ""
+        if gone is None or gone.entered != self._entered:
+            return ""
+        self._told += 1
+        return f"{gone.address} without a key at the {self.name}"
+
+    def _let_in(self, descriptor: int, now_s: float) -> str:
         since_s = now_s - HANDSHAKE_MS / 1000
-        self._young = {one: begun_s for one, begun_s in self._young.items() if begun_s > since_s}
+        self._young = {one: newcomer for one, newcomer in self._young.items() if newcomer.since_s > since_s}
         while self._lately and self._lately[0] <= since_s:
             self._lately.popleft()
-        if len(self._young) - len(self._lately) <= MOST_PENDING:
+        try:
+            connection = sockets.socket(fileno=sockets.dup(descriptor))
+        except OSError:  # it has gone already
+            self._young[descriptor] = Newcomer(now_s, "somebody", self._entered)
             return ""
-        with suppress(OSError), sockets.socket(fileno=sockets.dup(descriptor)) as connection:
-            who = str(connection.getpeername()[0])
-            connection.shutdown(sockets.SHUT_RDWR)
-            return f"{who}, one of more than {MOST_PENDING} connections at a time that show no key, at the {self.name}"
+        with connection, suppress(OSError):
+            address = str(connection.getpeername()[0])
+            self._young[descriptor] = Newcomer(now_s, address, self._entered)
+            if len(self._young) - len(self._lately) > MOST_PENDING:
+                connection.shutdown(sockets.SHUT_RDWR)
         return ""

@@ -20,7 +20,7 @@ from typing import Any
 from nodes.channel import Channel
 from nodes.forking import hand_on_libraries, use_huge_pages
 from nodes.parent import die_with_parent
-from nodes.roster import roster
+from nodes.roster import roster, what_it_has
 from pflsim.errors import DescriptionError
 
 MANY = 100
@@ -69,6 +69,8 @@ class Host:
             self._study = build(order)
             self._study.warm_up()
             plan = self._study.plan() | {"clients": roster(self._study)}
+            if order["tells_what_it_has"]:
+                plan["has"] = what_it_has(self._study)
             gc.enable()
             gc.collect()
             gc.freeze()
