@@ -65,7 +65,9 @@ def run(
 
 
 @pflsim.command()
-@click.option("--join", "token", required=True, metavar="TOKEN", help="What `pflsim run --listen` has printed.")
+@click.option(
+    "--join", "token", required=True, metavar="TOKEN", help="What `pflsim run --listen` has printed; - reads it."
+)
 @click.option("--clients", type=int, help="Take so many; default: in proportion to the cores of all machines.")
 @click.option("--name", help="What this machine is called in the run; default: its host name.")
 @click.option("--logs", type=click.Path(path_type=Path), help="Folder; default results/host-NAME-RUN.")

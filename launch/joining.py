@@ -7,6 +7,7 @@ ends all of it when the launcher says so, cannot be heard of any more, or when i
 import os
 import socket as sockets
 import struct
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,7 @@ class Joined:
         except OSError as problem:
             raise DescriptionError("--logs", str(self._logs), f"cannot be made: {problem.strerror}") from problem
         require_what_it_takes(said["order"]["tables"]["run"]["clients"], said["processes"])
+        print(f"joined the run of {self._launcher} as {self._name}; loading the data (logs: {self._logs})", flush=True)
         self._host = LocalHost(self._logs / "host.log")
         self._host.say("build", **said["order"])
 
@@ -180,6 +182,7 @@ class Joined:
             said["plan"]["logs"] = str(self._logs)
         elif said["what"] == "started":
             self._pids |= said["pids"]
+            print(f"{len(self._pids)} processes run here until the run ends; Ctrl-C ends the whole run", flush=True)
         elif said["what"] == "ended":
             self._pids.pop(said["process"], None)
             if said["code"] != 0:
@@ -211,6 +214,8 @@ def join(text: str, clients: int | None, name: str | None, logs: Path | None) ->
     """What the command does."""
     if clients is not None and clients < 1:
         raise DescriptionError("--clients", clients, "must be at least 1")
+    if text == "-":
+        text = sys.stdin.readline().strip()
     joined = Joined(Token.read(text), clients, name or sockets.gethostname(), logs)
     status = joined.run()
     if status != "done":

@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 import zmq
 
-from launch.check import FORKED_BYTES
 from launch.control import ANY, MOST_BYTES, seen_from
 from launch.host import Host
 from launch.limits import require_what_it_takes
 from launch.local import LocalRun
+from launch.placement import FORKED_BYTES, SPAWNED_BYTES, start_method
 from launch.progress import Progress
 from launch.reception import Reception, RemoteHost
 from launch.shares import Capacity, shares
@@ -235,7 +235,8 @@ class LanRun(LocalRun):
             offers = {THIS_MACHINE: Capacity(psutil.cpu_count() or 1, 0, self._lan.local_clients)} | offers
             hosts[THIS_MACHINE] = self._host
         rest = list(self._assigned.items())
-        client_bytes = FORKED_BYTES + 4 * VECTORS_EACH * self._plan["facts"]["parameters"]
+        own_bytes = FORKED_BYTES if start_method(self.description) == "fork" else SPAWNED_BYTES
+        client_bytes = own_bytes + 4 * VECTORS_EACH * self._plan["facts"]["parameters"]
         sizes = [len(actors) for _, actors in rest]
         for name, count in shares(offers, sizes, client_bytes).items():
             mine, rest = dict(rest[:count]), rest[count:]

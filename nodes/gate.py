@@ -22,7 +22,14 @@ MOST_PENDING = 64
 """So many connections may be in their handshake at a time at one socket; any more are cut off."""
 MOST_TOLD = 8
 """So many refusals are told one by one, then those at which their number has doubled."""
-EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_DISCONNECTED
+EVENTS = (
+    zmq.EVENT_LISTENING
+    | zmq.EVENT_ACCEPTED
+    | zmq.EVENT_CONNECTED
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_DISCONNECTED
+)
 _EVENT = struct.Struct("=HI")
 
 
@@ -97,9 +104,9 @@ class Gate:
             self._refuse(f"{address.decode(errors='replace')} with an unknown key at the {domain.decode()}")
 
     def _watch(self, monitor: zmq.Socket[bytes]) -> None:
-        head, *_ = monitor.recv_multipart()
+        head, endpoint = monitor.recv_multipart()
         what, value = _EVENT.unpack(head)
-        if who := self._doors[monitor].see(what, value, time.monotonic()):
+        if who := self._doors[monitor].see(what, value, endpoint, time.monotonic()):
             self._refuse(who)
 
     def _refuse(self, who: str) -> None:
@@ -124,7 +131,9 @@ class Door:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._accepted = self._entered = self._told = 0
+        self._endpoint = b""
+        self._accepted = self._entered = self._told = self._visits = 0
+        """The last ones are connections of the socket to itself, both ends of which are seen to enter."""
         self._denied = 0
         """Those whose key was wrong, which is told already, and whose connection has not ended yet."""
         self._young: dict[int, Newcomer] = {}
@@ -135,11 +144,17 @@ class Door:
     @property
     def strangers(self) -> int:
         """Connections that never entered and were not told of; the library does not say which they were."""
-        return self._accepted - self._entered - self._told
+        return self._accepted - (self._entered - self._visits) - self._told
 
-    def see(self, what: int, value: int, now_s: float) -> str:
+    def see(self, what: int, value: int, endpoint: bytes, now_s: float) -> str:
         """Take note of an event, and cut off one connection too many; whom that refuses, if it refuses anybody."""
-        if what == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+        if what == zmq.EVENT_LISTENING:
+            self._endpoint = endpoint
+        elif not self._is_mine(endpoint):  # the socket may connect to others, too
+            return ""
+        elif what == zmq.EVENT_CONNECTED:
+            self._visits += 1
+        elif what == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._entered += 1
             self._lately.append(now_s)
         elif what == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
@@ -151,6 +166,11 @@ class Door:
             self._accepted += 1
             return self._let_in(value, now_s)
         return ""
+
+    def _is_mine(self, endpoint: bytes) -> bool:
+        """One end of a connection that came here; bound at all addresses, one knows it by the port."""
+        address, _, port = self._endpoint.rpartition(b":")
+        return endpoint == self._endpoint or (address == b"tcp://0.0.0.0" and endpoint.rsplit(b":", 1)[-1] == port)
 
     def _see_off(self, gone: Newcomer | None) -> str:
         if self._denied:

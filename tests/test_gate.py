@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from launch.control import said_by_host, seen_from
 from launch.shares import Capacity, shares
 from launch.token import Token
-from nodes.curve import HANDSHAKE_MS, Keys, show
+from nodes.curve import Keys, show
 from nodes.gate import MOST_PENDING, Door, Gate
 from pflsim.errors import DescriptionError, RunFailed
 from tests.launching import ROOT, happens
@@ -186,18 +186,32 @@ def _is_cut_off(connection: sockets.socket) -> bool:
 
 
 def test_a_door_counts_whoever_came_and_never_entered() -> None:
-    door, now_s = Door("door"), time.monotonic()
+    door = Door("door")
+
+    def see(what: int, value: int = 0, endpoint: bytes = b"tcp://10.0.0.5:70") -> str:
+        return door.see(what, value, endpoint, time.monotonic())
+
+    see(zmq.EVENT_LISTENING)
     for descriptor in (1001, 1002, 1003):  # nobody has these open
-        door.see(zmq.EVENT_ACCEPTED, descriptor, now_s)
-    door.see(zmq.EVENT_HANDSHAKE_SUCCEEDED, 0, now_s)
-    assert door.see(zmq.EVENT_DISCONNECTED, 1003, now_s) == "", "it may have been the one that entered"
-    door.see(zmq.EVENT_ACCEPTED, 1004, now_s)
-    assert door.see(zmq.EVENT_DISCONNECTED, 1004, now_s) == "somebody without a key at the door"
-    door.see(zmq.EVENT_ACCEPTED, 1005, now_s)
-    door.see(zmq.EVENT_HANDSHAKE_FAILED_AUTH, 400, now_s)
-    assert door.see(zmq.EVENT_DISCONNECTED, 1005, now_s) == "", "its key was wrong, which the judge has told"
+        see(zmq.EVENT_ACCEPTED, descriptor)
+    see(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    assert see(zmq.EVENT_DISCONNECTED, 1003) == "", "it may have been the one that entered"
+    see(zmq.EVENT_ACCEPTED, 1004)
+    assert see(zmq.EVENT_DISCONNECTED, 1004) == "somebody without a key at the door"
+    see(zmq.EVENT_ACCEPTED, 1005)
+    see(zmq.EVENT_HANDSHAKE_FAILED_AUTH, 400)
+    assert see(zmq.EVENT_DISCONNECTED, 1005) == "", "its key was wrong, which the judge has told"
+    for elsewhere in (zmq.EVENT_CONNECTED, zmq.EVENT_HANDSHAKE_SUCCEEDED):
+        see(elsewhere, endpoint=b"tcp://10.0.0.6:70")
     assert door.strangers == 2
-    assert HANDSHAKE_MS == 10_000
+
+
+def test_a_socket_that_connects_to_itself_is_no_stranger_to_itself() -> None:
+    door = Door("door")
+    events = [zmq.EVENT_LISTENING, zmq.EVENT_ACCEPTED, zmq.EVENT_CONNECTED, *[zmq.EVENT_HANDSHAKE_SUCCEEDED] * 2]
+    for what in events:
+        door.see(what, 1001, b"tcp://10.0.0.5:70", time.monotonic())
+    assert door.strangers == 0
 
 
 FORBIDDEN_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "yaml", "jsonpickle"}

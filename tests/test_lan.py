@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(180)
 
 WRONG = 2
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01"
-FEDBUFF = {"kind": "fedbuff", "buffer": 2}
+FEDBUFF = {"kind": "fedbuff", "concurrency": 3, "buffer": 2}
 
 
 @pytest.fixture
