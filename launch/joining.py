@@ -41,7 +41,6 @@ class Joined:
     def __init__(self, token: Token, clients: int | None, name: str, logs: Path | None) -> None:
         self._token, self._clients, self._name, self._logs = token, clients, name, logs
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._keys: dict[str, bytes] | None = None
         self._host: LocalHost | None = None
         self._is_connected = False
         self._pids: dict[str, int] = {}
@@ -157,7 +156,7 @@ class Joined:
 
     def _build(self, said: dict[str, Any]) -> None:
         """Have a host of this machine load the data and make everything that all its processes share."""
-        self._name, self._keys = said["name"], said["keys"]
+        self._name = said["name"]
         run_id = self._token.run_id.hex()
         self._logs = (self._logs or Path("results") / f"host-{self._name}-{run_id}").absolute()
         try:

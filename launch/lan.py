@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 import psutil
 import zmq
 
+from launch.admission import Admission
 from launch.control import ANY, MOST_BYTES, seen_from
 from launch.host import Host
 from launch.limits import require_what_it_takes
@@ -32,8 +33,6 @@ from pflsim.spec import Algorithm, Description
 VECTORS_EACH = 12
 """A client keeps about so many vectors of the model's length."""
 POLL_MS = 200
-SHOWN = 24
-"""Of a version or a digest, so many letters."""
 THIS_MACHINE = "this machine"
 
 
@@ -83,7 +82,6 @@ class LanRun(LocalRun):
         require_what_it_takes(description.run.clients, len(self._assigned) + 2 * MOST_PENDING)
         self._lan = lan
         self._own, self._joining, self._members = (Keys.new() if lan.is_secure else None for _ in range(3))
-        self._refusals: SimpleQueue[str] = SimpleQueue()
         self._hosts: dict[str, tuple[Host, dict[str, tuple[str, ...]]]] = {}
         """By name: each host, and the processes that it runs."""
 
@@ -94,12 +92,15 @@ class LanRun(LocalRun):
                 self._start(host, processes, hub)
 
     def _listen(self, context: "zmq.Context[zmq.Socket[bytes]]") -> Reception:
-        self._gate = Gate(context, self._refusals.put)
+        strangers: SimpleQueue[str] = SimpleQueue()
+        self._gate = Gate(context, strangers.put)
         self._recorder.open(context)
         members = (self._members, self._members.public) if self._members else (None, b"")
         self._gate.guard(self._recorder.socket, "recorder", MOST_BYTES, *members)
         both = (self._own, self._joining) if self._own and self._joining else None
         self._reception = Reception(context, self._gate, self._run_id, self._lan.hosts, both)
+        self._reception.strangers = strangers
+        self._reception.on_refused = lambda words: self._tell("launcher", "refused", words)
         self._at_the_end.callback(self._let_go)
         self._recorder.bind(f"tcp://{self._address}:*")
         endpoint = f"tcp://{self._address}:{self._port}"
@@ -148,20 +149,26 @@ class LanRun(LocalRun):
 
     def _gather(self) -> None:
         self._progress.announce(self._invitation())
+        welcome = {"order": self._order(), "processes": len(self._assigned)}
+        admission = Admission(self._reception, self._plan["has"], welcome, self._tell)
         deadline_s = time.monotonic() + self._lan.await_s
         poller = zmq.Poller()
         poller.register(self._reception.socket, zmq.POLLIN)
         poller.register(self._host.channel.fileno(), zmq.POLLIN)
-        while len(self._ready()) < self._lan.hosts:
+        while len(admission.ready) < self._lan.hosts:
             if self._host.channel.fileno() in dict(poller.poll(POLL_MS)):
                 raise RunFailed("host", self._host.hear().get("reason", "has ended"))
             for host, said in self._reception.news():
-                self._hear(host, said)
-            self._tell_refusals()
+                admission.hear(host, said)
             if time.monotonic() > deadline_s:
-                came = f"{len(self._ready())} of {self._lan.hosts} hosts have joined within {self._lan.await_s:g} s"
-                raise RunFailed("launcher", f"{came}{self._still_building()}")
-        self._share()
+                came = f"{len(admission.ready)} of {self._lan.hosts} hosts have joined within {self._lan.await_s:g} s"
+                raise RunFailed("launcher", f"{came}{admission.still_building}")
+        self._share(admission.ready)
+
+    def _tell(self, actor: str, what: str, words: str) -> None:
+        """Record something about hosts, and say it."""
+        self._recorder.note(actor, what, words)
+        self._progress.say(words if actor == "launcher" else f"{actor}: {words}")
 
     def _order(self) -> dict[str, Any]:
         return super()._order() | {"tells_what_it_has": True}
@@ -175,62 +182,10 @@ class LanRun(LocalRun):
         plain = "" if self._lan.is_secure else " (without keys: whoever reaches this machine can take part)"
         return f"waiting for {count}{plain}; on each: pflsim host --join {Token(addresses, self._run_id, *keys)}"
 
-    def _ready(self) -> list[RemoteHost]:
-        return [host for host in self._reception.hosts if host.is_ready]
-
-    def _still_building(self) -> str:
-        rest = [host.name for host in self._reception.hosts if not host.is_ready]
-        return f"; {', '.join(rest)} had not loaded the data by then" if rest else ""
-
-    def _hear(self, host: RemoteHost, said: dict[str, Any]) -> None:
-        """What a host says before the run begins; one that cannot take part is told why, and another may come."""
-        if said["what"] == "hello":
-            processes = len(self._assigned)
-            keys = asdict(self._members) if self._members else None
-            host.say("welcome", name=host.name, order=self._order(), keys=keys, processes=processes)
-        elif said["what"] == "built":
-            self._compare(host, said["plan"])
-        elif said["what"] in ("refused", "failed", "lost", "leaving"):
-            if said["what"] == "refused":
-                words = f"{said['key']} = {said['value']}: {said['expected']}"
-            else:
-                words = str(said["reason"])
-            self._turn_away(host, words)
-
-    def _compare(self, host: RemoteHost, plan: dict[str, Any]) -> None:
-        """Equal bits need equal data and equal arithmetic; a host that has others cannot take part."""
-        theirs = plan.get("has")
-        for what, value in self._plan["has"].items():
-            other = theirs.get(what) if isinstance(theirs, dict) else None
-            if other != value:
-                self._turn_away(host, f"it has {what} {other!s:.{SHOWN}}, the launcher has {value:.{SHOWN}}")
-                return
-        host.is_ready, host.logs = True, str(plan.get("logs", ""))
-        memory = f"{host.offers.memory_bytes / 1e9:.1f} GB free"
-        told = f"{host.offers.cores} cores, {memory}, logs in {host.logs}"
-        self._recorder.note(host.name, "host joined", told)
-        self._progress.say(f"{host.name} has joined: {told}")
-
-    def _turn_away(self, host: RemoteHost, words: str) -> None:
-        self._reception.dismiss(host, words)
-        self._reception.refused.append(f"refused {host.name}: {words}")
-
-    def _tell_refusals(self) -> None:
-        """Record who was refused by now, and say it."""
-        told, self._reception.refused = self._reception.refused, []
-        while True:
-            try:
-                told.append(self._refusals.get_nowait())
-            except Empty:
-                break
-        for words in told:
-            self._recorder.note("launcher", "refused", words)
-            self._progress.say(words)
-
-    def _share(self) -> None:
+    def _share(self, ready: Sequence[RemoteHost]) -> None:
         """Decide who runs which clients: in their order, so that each host has neighbouring ones."""
-        offers = {host.name: host.offers for host in self._ready()}
-        hosts: dict[str, Host] = {host.name: host for host in self._ready()}
+        offers, hosts = {host.name: host.offers for host in ready}, dict[str, Host]()
+        hosts |= {host.name: host for host in ready}
         if self._lan.local_clients:
             offers = {THIS_MACHINE: Capacity(psutil.cpu_count() or 1, 0, self._lan.local_clients)} | offers
             hosts[THIS_MACHINE] = self._host
@@ -242,19 +197,15 @@ class LanRun(LocalRun):
             mine, rest = dict(rest[:count]), rest[count:]
             self._hosts[name] = hosts[name], mine
             clients = sum(len(actors) for actors in mine.values())
-            where = f"{clients} clients" + (f", {min(mine)} to {max(mine)}" if mine else "")
-            self._recorder.note(name, "placed", where)
-            self._progress.say(f"{name} takes {where}")
+            self._tell(name, "placed", f"{clients} clients" + (f", {min(mine)} to {max(mine)}" if mine else ""))
 
     # how it ends
 
     def _end_hosts(self, status: str) -> None:
         super()._end_hosts(status)
-        self._tell_refusals()
         self._reception.end(status)
         for words in self._gate.close():
-            self._refusals.put(words)
-        self._tell_refusals()
+            self._tell("launcher", "refused", words)
 
     def _add_facts(self, facts: dict[str, Any]) -> None:
         others = [host for host, _ in self._hosts.values() if isinstance(host, RemoteHost)]

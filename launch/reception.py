@@ -2,8 +2,9 @@
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 import zmq
@@ -93,8 +94,10 @@ class Reception:
         self._turned_away: set[bytes] = set()
         """The routes of hosts that cannot take part; whatever they say after that is of no interest."""
         self._beaten_s = 0.0
-        self.refused: list[str] = []
-        """Who was refused, in words that were not told yet; what came that was no map is among them."""
+        self.strangers: SimpleQueue[str] = SimpleQueue()
+        """Whom the gate has refused, in words that were not told yet."""
+        self.on_refused: Callable[[str], None] = lambda words: None
+        """Called with who was refused, or what was dropped, and why."""
 
     @property
     def hosts(self) -> list[RemoteHost]:
@@ -109,9 +112,11 @@ class Reception:
             try:
                 one = self._take(route, said_by_host(frames))
             except ValueError as flaw:
-                self.refused.append(f"dropped {sum(map(len, frames))} bytes: {flaw}")
+                self.on_refused(f"dropped {sum(map(len, frames))} bytes: {flaw}")
                 continue
             said += [one] if one else []
+        while not self.strangers.empty():
+            self.on_refused(self.strangers.get())
         self._beat()
         return said + self._lost()
 
@@ -165,7 +170,7 @@ class Reception:
         )
         host = RemoteHost(self._name(str(said["name"])), route, self.socket, offers)
         if why := self._why_not(said):
-            self.refused.append(f"refused {host.name}: {why}")
+            self.on_refused(f"refused {host.name}: {why}")
             self.dismiss(host, why)
             return None
         self._hosts[route] = host
