@@ -54,7 +54,7 @@ class Admission:
                 return
         host.is_ready, host.logs = True, str(plan.get("logs", ""))
         memory = f"{host.offers.memory_bytes / 1e9:.1f} GB free"
-        self._tell(host.name, "host joined", f"{host.offers.cores} cores, {memory}, logs in {host.logs}")
+        self._tell(host.name, "host joined", f"joined with {host.offers.cores} cores, {memory}; logs in {host.logs}")
 
     def _turn_away(self, host: RemoteHost, words: str) -> None:
         self._reception.dismiss(host, words)

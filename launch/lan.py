@@ -183,7 +183,8 @@ class LanRun(LocalRun):
         return f"waiting for {count}{plain}; on each: pflsim host --join {Token(addresses, self._run_id, *keys)}"
 
     def _share(self, ready: Sequence[RemoteHost]) -> None:
-        """Decide who runs which clients: in their order, so that each host has neighbouring ones."""
+        """Decide who runs which clients: both in their order, so that each host has neighbouring ones."""
+        ready = sorted(ready, key=lambda host: host.name)
         offers, hosts = {host.name: host.offers for host in ready}, dict[str, Host]()
         hosts |= {host.name: host for host in ready}
         if self._lan.local_clients:
@@ -197,7 +198,7 @@ class LanRun(LocalRun):
             mine, rest = dict(rest[:count]), rest[count:]
             self._hosts[name] = hosts[name], mine
             clients = sum(len(actors) for actors in mine.values())
-            self._tell(name, "placed", f"{clients} clients" + (f", {min(mine)} to {max(mine)}" if mine else ""))
+            self._tell(name, "placed", f"takes {clients} clients" + (f", {min(mine)} to {max(mine)}" if mine else ""))
 
     # how it ends
 
