@@ -181,7 +181,7 @@ class Joined:
             said["plan"]["logs"] = str(self._logs)
         elif said["what"] == "started":
             self._pids |= said["pids"]
-            print(f"{len(self._pids)} processes run here until the run ends; Ctrl-C ends the whole run", flush=True)
+            print(f"processes that run here now: {len(self._pids)}; Ctrl-C ends the whole run", flush=True)
         elif said["what"] == "ended":
             self._pids.pop(said["process"], None)
             if said["code"] != 0:

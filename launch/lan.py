@@ -198,7 +198,8 @@ class LanRun(LocalRun):
             mine, rest = dict(rest[:count]), rest[count:]
             self._hosts[name] = hosts[name], mine
             clients = sum(len(actors) for actors in mine.values())
-            self._tell(name, "placed", f"takes {clients} clients" + (f", {min(mine)} to {max(mine)}" if mine else ""))
+            which = f", {' to '.join(sorted({min(mine), max(mine)}))}" if mine else ""
+            self._tell(name, "placed", f"takes {clients} client{'' if clients == 1 else 's'}{which}")
 
     # how it ends
 
