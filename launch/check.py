@@ -8,7 +8,7 @@ import tomli_w
 from rich.markup import escape
 from rich.table import Table
 
-from launch.placement import assignments, start_method
+from launch.placement import FORKED_BYTES, SPAWNED_BYTES, assignments, start_method
 from launch.show import Screen
 from launch.tables import graph_in_words
 from pflsim.record.report import three_digits
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from pflsim.coding.direction import Direction
     from pflsim.federation import Tensors
     from pflsim.study import Study
-
-FORKED_BYTES, SPAWNED_BYTES = 15_000_000, 150_000_000
-"""Memory that a process adds, measured: forked from a warm host, and from a fresh interpreter."""
 
 
 def check_all(tables: Mapping[str, Any]) -> None:

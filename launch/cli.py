@@ -39,6 +39,11 @@ def pflsim() -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/NAME-TIME.")
 @click.option("--save-models", is_flag=True, help="Keep every client's model, as --set record.models=true does.")
 @click.option("--quiet", is_flag=True, help="Print only the results.")
+@click.option("--listen", metavar="tcp://ADDRESS:PORT", help="Run over several machines, which join here.")
+@click.option("--await-hosts", type=click.IntRange(min=1), help="With --listen: how many machines join; default 1.")
+@click.option("--await-s", type=click.FloatRange(min=0), help="With --listen: for how long they may; default 600.")
+@click.option("--local-clients", type=int, help="With --listen: so many clients on this machine; default none.")
+@click.option("--insecure", is_flag=True, help="With --listen: no keys, nothing encrypted, whoever comes may join.")
 def run(
     description: Path,
     settings: tuple[str, ...],
@@ -46,15 +51,33 @@ def run(
     out: Path | None,
     save_models: bool,
     quiet: bool,
+    listen: str | None,
+    insecure: bool,
+    **over_machines: float | None,
 ) -> None:
     """Run a description to its end and print what came out."""
     from launch.comparison import run_all
+    from launch.lan import lan_of
 
     tables = _tables(description, (*settings, *(["record.models=true"] if save_models else [])), algorithm)
-    results = run_all(tables, out, quiet=quiet)
+    results = run_all(tables, out, quiet=quiet, lan=lan_of(listen, insecure=insecure, **over_machines))
     from launch.show import show_results  # here, because what draws tables takes 0.2 s to import
 
     show_results(results)
+
+
+@pflsim.command()
+@click.option(
+    "--join", "token", required=True, metavar="TOKEN", help="What `pflsim run --listen` has printed; - reads it."
+)
+@click.option("--clients", type=int, help="Take so many; default: in proportion to the cores of all machines.")
+@click.option("--name", help="What this machine is called in the run; default: its host name.")
+@click.option("--logs", type=click.Path(path_type=Path), help="Folder; default results/host-NAME-RUN.")
+def host(token: str, clients: int | None, name: str | None, logs: Path | None) -> None:
+    """Join a run of another machine and run a share of its clients here, on this machine's own data."""
+    from launch.joining import join
+
+    join(token, clients, name, logs)
 
 
 @pflsim.command()

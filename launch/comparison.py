@@ -7,6 +7,7 @@ from typing import Any
 
 from launch.directory import taken
 from launch.ending import in_words
+from launch.lan import Lan, LanRun
 from launch.local import LocalRun
 from launch.progress import Progress
 from pflsim.errors import DescriptionError
@@ -15,8 +16,12 @@ from pflsim.record.result import Result
 from pflsim.spec import Algorithm, Description, validate
 
 
-def run_all(tables: Mapping[str, Any], directory: Path | None = None, *, quiet: bool = False) -> list[Result]:
+def run_all(
+    tables: Mapping[str, Any], directory: Path | None = None, *, quiet: bool = False, lan: Lan | None = None
+) -> list[Result]:
     """Run everything that `tables` describe; the results, those of the description's own method last.
+
+    Over several machines where `lan` says how.
 
     They lie in `directory` (None: in a new one under results/), those of the methods beside it in `directory`-NAME.
     Raises DescriptionError before anything starts, RunFailed when a run fails, KeyboardInterrupt when it is
@@ -32,7 +37,7 @@ def run_all(tables: Mapping[str, Any], directory: Path | None = None, *, quiet: 
     with _folders(directory, description.run.name, names) as folders, _told_with_what_is_done(results):
         for position, (method, folder) in enumerate(zip(methods, folders, strict=True)):
             one = description.model_copy(update={"algorithm": method, "beside": ()})
-            results.append(_run(one, folder, quiet, methods[position + 1 :]))
+            results.append(_run(one, folder, quiet, methods[position + 1 :], lan))
         with in_words():
             _draw(description, results, folders[-1])
     return results
@@ -64,12 +69,15 @@ def _told_with_what_is_done(results: Sequence[Result]) -> Iterator[None]:
         raise
 
 
-def _run(description: Description, directory: Path, quiet: bool, later: Sequence[Algorithm]) -> Result:
+def _run(description: Description, directory: Path, quiet: bool, later: Sequence[Algorithm], lan: Lan | None) -> Result:
     run = description.run
     name = description.algorithm.title
     rounds = min(run.rounds, run.stop.rounds or run.rounds)
     progress = Progress(rounds, run.clients, name=name, quiet=quiet)
-    result = LocalRun(description, directory, progress, later).run()
+    if lan is None:
+        result = LocalRun(description, directory, progress, later).run()
+    else:
+        result = LanRun(description, directory, progress, lan, later).run()
     from launch.finished import save_trace  # here, as what reads records imports numpy, and nothing before needs it
     from launch.verify import with_violations
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from nodes.channel import Channel
 from pflsim.errors import RunFailed
@@ -24,8 +24,24 @@ KEEP_MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:gl
 """For glibc: keep freed memory for the next message. Fresh pages for a 40 MB vector cost more than copying it."""
 
 
+class Host(Protocol):
+    """Whoever runs processes for a launcher, on this machine or on another."""
+
+    name: str
+    is_here: bool
+
+    def say(self, what: str, **values: Any) -> None:
+        """Send one map, such as an order to start processes."""
+
+    def last_words(self, process: str) -> str:
+        """The end of the log of a process that has ended there."""
+
+
 class LocalHost:
     """The host process at the other end of a channel."""
+
+    name = "host"
+    is_here = True
 
     def __init__(self, log: Path) -> None:
         self._log, self._is_ended = log, False
@@ -48,6 +64,14 @@ class LocalHost:
             raise RunFailed("host", f"cannot be started: {problem.strerror}") from problem
         finally:
             there.close()
+
+    def say(self, what: str, **values: Any) -> None:
+        """Send one map."""
+        self.channel.say(what, **values)
+
+    def last_words(self, process: str) -> str:
+        """The end of the log of a process."""
+        return last_lines(self._log.parent / f"{process}.log", LAST_LINES)
 
     def hear(self) -> dict[str, Any]:
         """What the host says next. Raises RunFailed when it has gone."""

@@ -15,13 +15,14 @@ import tomli_w
 import zmq
 
 from launch.ending import facts_of_run, in_words
-from launch.host import LocalHost
+from launch.host import Host, LocalHost
 from launch.interrupts import interrupted_once, uninterrupted
 from launch.limits import require_what_it_takes
 from launch.own_code import keep_own_code
 from launch.placement import assignments, start_method
 from launch.private_folder import PrivateFolder
 from launch.progress import Progress
+from launch.reception import Reception
 from launch.recorder import Recorder
 from launch.supervision import Supervision
 from pflsim.errors import DescriptionError, RunFailed
@@ -84,6 +85,7 @@ class LocalRun:
                 self._open()
             with in_words():
                 self._build()
+                self._gather()
                 self._start_hub()
                 self._supervision.watch(self._progress)
             status = "done"
@@ -101,7 +103,7 @@ class LocalRun:
 
     def start_clients(self, hub: str) -> None:
         """Start the processes of all clients, which find the server or coordinator at the endpoint `hub`."""
-        self._start(self._assigned, hub)
+        self._start(self._host, self._assigned, hub)
 
     def _open(self) -> None:
         """Whatever is opened is put down to be closed at once, so that nothing stays when the next step fails."""
@@ -122,23 +124,35 @@ class LocalRun:
         last(self._private.remove)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         last(context.destroy, linger=0)
-        self._recorder.listen(context, f"ipc://{self._private.path}/recorder")
+        others = self._listen(context)
         self._recorder.on_bound = self.start_clients
         self._recorder.on_model = self._save_model
         self._host = LocalHost(self._logs / "host.log")
         last(self._host.end)
-        self._supervision = Supervision(self._host, self._recorder, self._logs, run.patience_s)
+        self._supervision = Supervision(self._host, self._recorder, run.patience_s, others)
         self._is_open = True
 
-    def _build(self) -> None:
-        order = {
+    def _listen(self, context: "zmq.Context[zmq.Socket[bytes]]") -> Reception | None:
+        """Open the recorder's socket, and that for hosts on other machines, if there are to be any."""
+        self._recorder.listen(context, f"ipc://{self._private.path}/recorder")
+        return None
+
+    def _gather(self) -> None:
+        """Wait for the hosts on other machines, if there are to be any."""
+
+    def _order(self) -> dict[str, Any]:
+        """What every host builds."""
+        return {
             "tables": self.description.as_tables(),
             "at": self.description.algorithm.at,
             "later": [(table.model_dump(), table.at) for table in self._later],
             "run_id": self._run_id,
             "start": start_method(self.description),
+            "tells_what_it_has": False,
         }
-        self._host.channel.say("build", **order)
+
+    def _build(self) -> None:
+        self._host.say("build", **self._order())
         longest_s = self.description.run.patience_s + IMPORTS_S
         said = self._host.hear_within(longest_s, lambda: self._progress.update(()))
         if said["what"] == "refused":
@@ -158,24 +172,22 @@ class LocalRun:
 
     def _start_hub(self) -> None:
         hub = self._plan["hub"]
-        self._start({hub: (hub,)}, self._place(hub))
+        self._start(self._host, {hub: (hub,)}, self._place(hub))
 
     def _place(self, process: str) -> str:
         """Where a process shall bind."""
         return f"ipc://{self._private.path}/{process}" if self.description.run.transport == "ipc" else LOOPBACK
 
-    def _start(self, processes: Mapping[str, tuple[str, ...]], hub: str) -> None:
-        common = {
-            "logs": str(self._logs),
-            "hub": hub,
-            "recorder": self._recorder.endpoint,
-            "started_ns": self._started_ns,
-        }
+    def _start(self, host: Host, processes: Mapping[str, tuple[str, ...]], hub: str) -> None:
         orders = [
-            {"process": process, "actors": actors, "place": self._place(process)} | common
+            {"process": process, "actors": actors, "place": self._place(process)}
             for process, actors in processes.items()
         ]
-        self._host.channel.say("start", assignments=orders, logs=str(self._logs))
+        host.say("start", assignments=orders, common=self._common(hub), logs=str(self._logs))
+
+    def _common(self, hub: str) -> dict[str, Any]:
+        """What all processes of this machine are told."""
+        return {"hub": hub, "recorder": self._recorder.endpoint, "started_ns": self._started_ns}
 
     def _end(self, status: str) -> None:
         """End all that runs and keep what is known, once; whatever of it fails, the rest is still done."""
@@ -187,7 +199,7 @@ class LocalRun:
                 return
             if status == "done":
                 self._recorder.await_goodbyes(self._processes, GOODBYE_S)
-            self._host.end()
+            self._end_hosts(status)
             self._progress.close()
             self._recorder.take()
             if self._plan:
@@ -204,6 +216,12 @@ class LocalRun:
             self._unsaved = True
             self._progress.say(f"the headline model of {actor} is a function, no vector of parameters: it is not saved")
 
+    def _end_hosts(self, status: str) -> None:
+        self._host.end()
+
+    def _add_facts(self, facts: dict[str, Any]) -> None:
+        """What the summary says beside what all runs say."""
+
     def _forget_what_never_began(self) -> None:
         if not self._plan:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -211,6 +229,7 @@ class LocalRun:
     def _write_summary(self, status: str) -> None:
         facts = facts_of_run(status, self._plan, self._recorder, self._supervision, self._started_s)
         facts["memory"]["processes"] = len(self._processes) + 1
+        self._add_facts(facts)
         with Reader(self.directory / "record.db") as reader:
             if self._plan["watts"]:
                 facts["energy"] = self._tell_energy(reader)

@@ -2,6 +2,9 @@
 
 from pflsim.spec import Description, client_names, fork_is_safe
 
+FORKED_BYTES, SPAWNED_BYTES = 15_000_000, 150_000_000
+"""Memory that a process adds, measured: forked from a warm host, and from a fresh interpreter."""
+
 
 def start_method(description: Description) -> str:
     """How processes are started: forked where that is safe, else from fresh interpreters."""

@@ -171,6 +171,14 @@ class Progress:
             elif not self._quiet:
                 print(line, file=self._stream, flush=True)
 
+    def announce(self, line: str) -> None:
+        """Print a line that is to be copied, whole, even when quiet."""
+        with self._while_somebody_looks():
+            if self._live is not None:
+                self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            else:
+                print(line, file=self._stream, flush=True)
+
     def close(self) -> None:
         """Show the last state and leave the terminal as it was."""
         if self._quiet:

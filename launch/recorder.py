@@ -51,6 +51,8 @@ class Recorder:
         self.rejected = 0
         """Uploads that were not finite."""
         self.setup_s = 0.0
+        self.ahead_s: dict[str, float] = {}
+        """By process on another machine: how far its clock is ahead of this one's."""
 
     def expect(self, processes: Sequence[str]) -> None:
         """These will tell something; the first is that of the server or the coordinator."""
@@ -58,10 +60,18 @@ class Recorder:
 
     def listen(self, context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str) -> None:
         """Open the socket at `endpoint`."""
-        self.endpoint = endpoint
+        self.open(context)
+        self.bind(endpoint)
+
+    def open(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+        """Make the socket; who may come to it is still to be decided."""
         self.socket = context.socket(zmq.PULL)
         self.socket.set_hwm(0)
+
+    def bind(self, endpoint: str) -> None:
+        """Let others come; where, `endpoint` says from then on."""
         self.socket.bind(endpoint)
+        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def take(self) -> None:
         """Write all that has come by now; what nobody of this run can have told is counted and dropped."""
@@ -83,7 +93,7 @@ class Recorder:
                 elif fact[:1] == ("model",) and _is_model(fact):
                     models.append(fact)
                 else:
-                    facts.append(fact)
+                    facts.append(self._on_this_clock(process, fact))
         self._keep(facts)
         for _, actor, model in models:
             self.on_model(actor, model)
@@ -144,6 +154,12 @@ class Recorder:
         """An event with its time since the command began, not on the host's clock."""
         if fact[:1] == ("events",) and flaw_of(fact) is None:
             return (*fact[:5], (fact[5] or self._started_s) - self._started_s)
+        return fact
+
+    def _on_this_clock(self, process: str, fact: Fact) -> Fact:
+        """An event that a process on another machine tells, with its time on this machine's clock."""
+        if process in self.ahead_s and fact[:1] == ("events",) and flaw_of(fact) is None and fact[5]:
+            return (*fact[:5], fact[5] - self.ahead_s[process])
         return fact
 
     def _take_event(self, actor: str, what: str, detail: str) -> None:

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 import zmq
 
-from launch.host import LAST_LINES, LocalHost, how_it_ended, last_lines
+from launch.host import Host, LocalHost, how_it_ended
 from launch.memory import Memory
 from launch.progress import Progress
+from launch.reception import Reception
 from launch.recorder import Recorder
 from pflsim.errors import RunFailed
 
@@ -22,8 +22,9 @@ POLL_MS = 500
 class Supervision:
     """All processes of one run, from their start to their end."""
 
-    def __init__(self, host: LocalHost, recorder: Recorder, logs: Path, patience_s: float) -> None:
-        self._host, self._recorder, self._logs, self._patience_s = host, recorder, logs, patience_s
+    def __init__(self, host: LocalHost, recorder: Recorder, patience_s: float, others: Reception | None = None) -> None:
+        """`others` are the hosts on other machines, if there are any."""
+        self._host, self._recorder, self._patience_s, self._others = host, recorder, patience_s, others
         self._processes: frozenset[str] = frozenset()
         self._hub = ""
         self._running: dict[str, int] = {}
@@ -38,26 +39,35 @@ class Supervision:
 
     @property
     def pids(self) -> list[int]:
-        """Of all processes that run now, the host's excepted."""
+        """Of all processes that run now on this machine, the host's excepted."""
         return list(self._running.values())
 
     def watch(self, progress: Progress) -> None:
         """Return when the run is finished and all its processes have ended. Raises RunFailed for any other end."""
-        poller = zmq.Poller()
-        poller.register(self._recorder.socket, zmq.POLLIN)
-        poller.register(self._host.channel.fileno(), zmq.POLLIN)
+        poller = self._poller()
         last_news_s = time.monotonic()
         while not self._processes <= self._ended:
             ready = dict(poller.poll(POLL_MS))
-            if ready:
+            news: list[tuple[Host, dict[str, Any]]] = [*self._others.news()] if self._others else []
+            if self._host.channel.fileno() in ready:
+                news.append((self._host, self._host.hear()))
+            if news or self._recorder.socket in ready:
                 last_news_s = time.monotonic()
             self._refuse_silence(time.monotonic() - last_news_s)
             if self._recorder.socket in ready:
                 self._recorder.take()
-            if self._host.channel.fileno() in ready:
-                self._take_news(self._host.hear())
+            for host, said in news:
+                self._take_news(host, said)
             self.memory.sample_if_cheap(self.pids)
             progress.update(())
+
+    def _poller(self) -> zmq.Poller:
+        poller = zmq.Poller()
+        poller.register(self._recorder.socket, zmq.POLLIN)
+        poller.register(self._host.channel.fileno(), zmq.POLLIN)
+        if self._others is not None:
+            poller.register(self._others.socket, zmq.POLLIN)
+        return poller
 
     def _refuse_silence(self, silent_s: float) -> None:
         """The last guard against a hang: the server and the mailrooms have limits of their own, and name who waits."""
@@ -67,30 +77,31 @@ class Supervision:
             shown = ", ".join(remaining[:8]) + (f" and {len(remaining) - 8} more" if len(remaining) > 8 else "")
             raise RunFailed("launcher", f"has heard nothing for {silent_s:.0f} s; still there: {shown}")
 
-    def _take_news(self, said: Mapping[str, Any]) -> None:
-        if said["what"] == "started":
+    def _take_news(self, host: Host, said: Mapping[str, Any]) -> None:
+        if said["what"] == "started" and host.is_here:
             self._running |= said["pids"]
         elif said["what"] == "ended":
             process = said["process"]
             self._running.pop(process, None)
             self._ended.add(process)
             self.processor_s += said["processor_s"]
-            self._judge_end(process, said["code"])
-        elif said["what"] == "failed":
-            raise RunFailed("host", said["reason"])
+            self._judge_end(host, process, said["code"])
+        elif said["what"] in ("failed", "lost", "leaving"):
+            raise RunFailed(host.name, said["reason"])
 
-    def _judge_end(self, process: str, code: int) -> None:
+    def _judge_end(self, host: Host, process: str, code: int) -> None:
         """Whoever ends must have said goodbye, and the server must have finished the run: no code proves that."""
         if code >= 0:  # who was killed says no more
             self._recorder.await_goodbyes({process}, LAST_NEWS_S)
         if code != 0:
-            self._fail(process, how_it_ended(code))
+            self._fail(host, process, how_it_ended(code))
         if process not in self._recorder.said_goodbye:
-            self._fail(process, f"{how_it_ended(code)} in the middle of its work")
+            self._fail(host, process, f"{how_it_ended(code)} in the middle of its work")
         if process == self._hub and self._recorder.finished is None:
-            self._fail(process, f"{how_it_ended(code)} before the run was finished")
+            self._fail(host, process, f"{how_it_ended(code)} before the run was finished")
 
-    def _fail(self, process: str, how: str) -> NoReturn:
-        reason = self._recorder.died.get(process)
-        log = last_lines(self._logs / f"{process}.log", LAST_LINES)
-        raise RunFailed(process, f"{how}{': ' + reason if reason else ''}\n{log}".rstrip())
+    def _fail(self, host: Host, process: str, how: str) -> NoReturn:
+        if self._others is not None and (lost := self._others.lost_now()):
+            raise RunFailed(lost[0].name, lost[1]["reason"])
+        reason, where = self._recorder.died.get(process), "" if host.is_here else f" on {host.name}"
+        raise RunFailed(process, f"{how}{where}{': ' + reason if reason else ''}\n{host.last_words(process)}".rstrip())

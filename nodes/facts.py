@@ -5,6 +5,7 @@ from typing import Any
 import msgpack
 import zmq
 
+from nodes.curve import Keys, show
 from pflsim.log import FactLog
 from pflsim.timing.clock import host_seconds
 
@@ -16,11 +17,18 @@ class FactSender:
     """Collects facts and sends them together; one per process."""
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, process: str, log: FactLog | None = None
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        endpoint: str,
+        process: str,
+        log: FactLog | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self._log = log
         self._socket = context.socket(zmq.PUSH)
         self._socket.set_hwm(0)
+        if keys is not None:
+            show(self._socket, keys, keys.public)
         self._socket.connect(endpoint)
         self._process = process
         self._facts: list[tuple[Any, ...]] = []

@@ -20,7 +20,7 @@ from typing import Any
 from nodes.channel import Channel
 from nodes.forking import hand_on_libraries, use_huge_pages
 from nodes.parent import die_with_parent
-from nodes.roster import roster
+from nodes.roster import roster, what_it_has
 from pflsim.errors import DescriptionError
 
 MANY = 100
@@ -60,7 +60,8 @@ class Host:
         if order["what"] == "build":
             self._build(order)
         elif order["what"] == "start":
-            self._start(order["assignments"], order["logs"])
+            common = order["common"] | {"logs": order["logs"]}
+            self._start([one | common for one in order["assignments"]], order["logs"])
 
     def _build(self, order: dict[str, Any]) -> None:
         self._order = order
@@ -69,6 +70,8 @@ class Host:
             self._study = build(order)
             self._study.warm_up()
             plan = self._study.plan() | {"clients": roster(self._study)}
+            if order["tells_what_it_has"]:
+                plan["has"] = what_it_has(self._study)
             gc.enable()
             gc.collect()
             gc.freeze()
@@ -157,6 +160,7 @@ def build(order: dict[str, Any]) -> Any:
 
 def become(study: Any, assignment: dict[str, Any], log: str, parent: int) -> int:
     """Turn this fresh process into what `assignment` says; its exit code."""
+    from nodes.curve import Keys
     from nodes.process import Assignment, live
 
     die_with_parent(parent)
@@ -164,7 +168,9 @@ def become(study: Any, assignment: dict[str, Any], log: str, parent: int) -> int
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-    return live(study, Assignment(**assignment | {"actors": tuple(assignment["actors"])}))
+    keys = assignment.get("keys")
+    found = {"actors": tuple(assignment["actors"]), "keys": None if keys is None else Keys(**keys)}
+    return live(study, Assignment(**assignment | found))
 
 
 def spawn(order: dict[str, Any], assignment: dict[str, Any], log: str) -> int:

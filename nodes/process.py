@@ -9,7 +9,9 @@ from pathlib import Path
 
 import zmq
 
+from nodes.curve import Keys, show
 from nodes.facts import FactSender
+from nodes.gate import Gate
 from nodes.mailroom import Mailroom
 from nodes.programs import port_of, program_of
 from pflsim.errors import RunFailed
@@ -19,6 +21,9 @@ from pflsim.timing.clock import clock_maker, host_seconds
 
 LINGER_MS = 5000
 FAILED = 1
+LEAST_BOUND_BYTES = 1 << 26
+MOST_MODELS_PER_FRAME = 64
+"""Over a network, no frame is taken that is larger than that of so many models, or than the bytes above."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,10 @@ class Assignment:
     logs: str
     """The folder of this run's logs."""
     started_ns: int
+    is_on_network: bool = False
+    """Whether its sockets can be reached from other machines."""
+    keys: Keys | None = None
+    """What all processes of the run show each other there; None for a run that wants no keys."""
 
 
 def live(study: Study, assignment: Assignment) -> int:
@@ -44,7 +53,7 @@ def live(study: Study, assignment: Assignment) -> int:
     context.setsockopt(zmq.MAX_SOCKETS, 64)
     file, level = log_file(Path(assignment.logs), assignment.process), study.description.record.log
     log = open_log(assignment.process, study.run_id, assignment.started_ns, file, level, sys.stderr)
-    facts = FactSender(context, assignment.recorder, assignment.process, FactLog(log))
+    facts = FactSender(context, assignment.recorder, assignment.process, FactLog(log), assignment.keys)
     try:
         log.info("began", actors=len(assignment.actors))
         _run(study, assignment, context, facts)
@@ -68,10 +77,14 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     socket.set_hwm(0)
     socket.linger = LINGER_MS
     members = (study.hub, *study.names) if study.is_for_peers else study.names if runs_hub else (study.hub,)
+    gate = None
     if runs_hub or study.is_for_peers:
         socket.router_mandatory = True
         socket.setsockopt(zmq.ROUTING_ID, assignment.process.encode())
+        gate = _gate(study, assignment, context, socket) if assignment.is_on_network else None
         socket.bind(assignment.hub if runs_hub else assignment.place)
+    if assignment.keys is not None:
+        show(socket, assignment.keys, assignment.keys.public)
     mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process)
     if runs_hub:
         facts.tell("bound", *mailroom.place)
@@ -85,4 +98,26 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
     for name in assignment.actors:
         mailroom.add(port_of(study, name, new_clock(), mailroom, facts), program_of(study, name))
-    mailroom.run()
+    try:
+        mailroom.run()
+    finally:
+        for words in gate.close() if gate is not None else ():
+            facts.tell("events", assignment.process, "refused", words, 0, host_seconds())
+
+
+def _gate(
+    study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]"
+) -> Gate:
+    """The gate of the socket of this process, open; it tells the recorder itself, being a thread of its own."""
+    facts = FactSender(context, assignment.recorder, assignment.process, keys=assignment.keys)
+
+    def tell(words: str) -> None:
+        facts.tell("events", assignment.process, "refused", words, 0, host_seconds())
+        facts.flush()
+
+    gate = Gate(context, tell)
+    most_bytes = max(LEAST_BOUND_BYTES, MOST_MODELS_PER_FRAME * 4 * study.network.layout.dimension)
+    keys = assignment.keys
+    gate.guard(socket, assignment.process, most_bytes, keys, keys.public if keys else b"")
+    gate.open()
+    return gate

@@ -90,7 +90,7 @@ class Launched:
         command: str = "run",
     ) -> None:
         self.out, self._place = place / "out", place
-        self._mark = secrets.token_hex(8)
+        self.mark = secrets.token_hex(8)
         self.private = Path(tempfile.mkdtemp(prefix="t-"))  # a short path, for the sockets in it
         (place / "described.toml").write_text(tomli_w.dumps(tables))
         started = [sys.executable, "-m", "launch.cli", command, str(place / "described.toml")]
@@ -98,7 +98,7 @@ class Launched:
             self.process = subprocess.Popen(
                 [*before, *started, "--out", str(self.out), *arguments],
                 cwd=ROOT,
-                env=os.environ | {MARK: self._mark, "TMPDIR": str(self.private)},
+                env=os.environ | {MARK: self.mark, "TMPDIR": str(self.private)},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
@@ -115,7 +115,7 @@ class Launched:
 
     def left(self) -> list[psutil.Process]:
         """What runs, whoever its parent is by now."""
-        return [process for process in psutil.process_iter() if _mark_of(process) == self._mark]
+        return [process for process in psutil.process_iter() if _mark_of(process) == self.mark]
 
     def nothing_left(self, within_s: float = 2.0) -> bool:
         """Whether the last process of the run is gone within that time."""
