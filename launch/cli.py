@@ -37,12 +37,20 @@ def pflsim() -> None:
 @_set
 @_algorithm
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/NAME-TIME.")
+@click.option("--save-models", is_flag=True, help="Keep every client's model, as --set record.models=true does.")
 @click.option("--quiet", is_flag=True, help="Print only the results.")
-def run(description: Path, settings: tuple[str, ...], algorithm: str | None, out: Path | None, quiet: bool) -> None:
+def run(
+    description: Path,
+    settings: tuple[str, ...],
+    algorithm: str | None,
+    out: Path | None,
+    save_models: bool,
+    quiet: bool,
+) -> None:
     """Run a description to its end and print what came out."""
     from launch.comparison import run_all
 
-    tables = _tables(description, settings, algorithm)
+    tables = _tables(description, (*settings, *(["record.models=true"] if save_models else [])), algorithm)
     results = run_all(tables, out, quiet=quiet)
     from launch.show import show_results  # here, because what draws tables takes 0.2 s to import
 
@@ -137,6 +145,30 @@ def verify(subject: Path, settings: tuple[str, ...], algorithm: str | None) -> N
 
 @pflsim.command()
 @_directory
+@click.option("--actor", metavar="NAME", help="Only what is said of this client, server or process, such as c007.")
+@click.option("--level", type=click.Choice(["debug", "info", "warning", "error"]), default="debug", help="At least.")
+@click.option("--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("--json", "raw", is_flag=True, help="As lines of JSON.")
+def logs(directory: Path, actor: str | None, level: str, follow: bool, raw: bool) -> None:
+    """Show what the processes of a run logged, in one stream."""
+    from launch.logs import show_logs
+
+    show_logs(directory, actor, level, follow=follow, raw=raw)
+
+
+@pflsim.command()
+@_directory
+@click.option("--format", "kind", type=click.Choice(["csv", "parquet", "json", "tensorboard"]), required=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DIR/FORMAT.")
+def export(directory: Path, kind: str, out: Path | None) -> None:
+    """Write the tables of a run's record and its summary into a folder, for other programs."""
+    from launch.export import export
+
+    export(directory, kind, out)
+
+
+@pflsim.command()
+@_directory
 @_set
 def retime(directory: Path, settings: tuple[str, ...]) -> None:
     """Say how long a finished synchronous run would have taken on other devices and links; trains nothing."""
@@ -169,7 +201,7 @@ def heterogeneity(description: Path, settings: tuple[str, ...], steps: int) -> N
 
 @pflsim.command()
 @click.argument("description", metavar="SWEEP.toml", type=click.Path(path_type=Path))
-@_set
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, such as base.run.rounds=10.")
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/NAME.")
 @click.option("--cache", type=click.Path(path_type=Path), help="Where runs are kept and found; default OUT/runs.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Most runs at a time; default: one for each core.")
@@ -231,7 +263,33 @@ def list_(room: str | None) -> None:
     show_rooms(room)
 
 
+@pflsim.command()
+@click.argument("kind", type=click.Choice(["algorithm"]))
+@click.argument("name")
+@click.option("--folder", type=click.Path(path_type=Path), default=".", help="Where to write; default: here.")
+def new(kind: str, name: str, folder: Path) -> None:
+    """Begin a method of your own: write NAME.py, a whole method to change, and NAME.toml, which runs it."""
+    from launch.new import new_method
+
+    new_method(name, folder)
+
+
+@pflsim.command(name="check-method")
+@click.argument("method", metavar="FILE.py:NAME")
+@_set
+def check_method(method: str, settings: tuple[str, ...]) -> None:
+    """Try whether a method keeps the rules of all methods, on a small problem; --set lam=0.1 changes a setting.
+
+    Exit code 1 if it breaks one.
+    """
+    from launch.new import check_method
+
+    if not check_method(method, settings):
+        sys.exit(FAILED)
+
+
 def _tables(description: Path, settings: tuple[str, ...], algorithm: str | None) -> dict[str, Any]:
+    from pflsim.outside import placed
     from pflsim.spec import override, read, with_algorithm
 
     tables = read(description)
@@ -240,10 +298,11 @@ def _tables(description: Path, settings: tuple[str, ...], algorithm: str | None)
     if isinstance(tables.setdefault("run", {}), dict):
         tables["run"].setdefault("name", description.stem)
     if algorithm:
-        tables = with_algorithm(tables, algorithm)
+        tables = with_algorithm(tables, placed(algorithm, description.parent))
     for assignment in settings:
         tables = override(tables, assignment)
-    return tables
+    placed_tables: dict[str, Any] = placed(tables, description.parent)
+    return placed_tables
 
 
 def guarded(command: Callable[[], object]) -> int:

@@ -66,7 +66,7 @@ def _told_with_what_is_done(results: Sequence[Result]) -> Iterator[None]:
 
 def _run(description: Description, directory: Path, quiet: bool, later: Sequence[Algorithm]) -> Result:
     run = description.run
-    name = description.algorithm.name
+    name = description.algorithm.title
     rounds = min(run.rounds, run.stop.rounds or run.rounds)
     progress = Progress(rounds, run.clients, name=name, quiet=quiet)
     result = LocalRun(description, directory, progress, later).run()

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pflsim import catalogue
 from pflsim.errors import DescriptionError, TooEarly
+from pflsim.outside import title
 from pflsim.record import timeline
 from pflsim.record.classes import classes_of
 from pflsim.record.critical_path import CriticalPath, critical_paths
@@ -71,8 +73,14 @@ class FinishedRun:
 
     @property
     def schedule(self) -> str:
-        """Its kind."""
-        return self.description.schedule.kind
+        """Its kind; of one's own schedule with a deadline, "deadline"."""
+        kind = self.description.schedule.kind
+        if ":" in kind:
+            from pflsim.schedules.deadline import Deadline  # here, as it imports torch
+
+            found = catalogue.find("schedules", kind, "schedule.kind")
+            return "deadline" if isinstance(found, type) and issubclass(found, Deadline) else title(kind)
+        return kind
 
     @property
     def is_virtual(self) -> bool:
@@ -143,7 +151,7 @@ def save_pictures(directory: Path, number: int | None, seconds: str | None, agai
             raise TooEarly(f"no round has ended yet in {directory}")
         raise DescriptionError("--round", number, "no such round has ended, so there is nothing to draw")
     window = window_of(run.history.rounds, first, last) if window is None else window
-    label = run.description.algorithm.name
+    label = run.description.algorithm.title
     drawn = timeline.save_pictures(run.history, paths, window, directory, label)
     records = {_took_part(FinishedRun(other)): other / "record.db" for other in against}
     records |= {_took_part(run) if against else label: directory / "record.db"}
@@ -154,7 +162,7 @@ def _took_part(run: FinishedRun) -> str:
     """How runs are told apart that differ in who took part: by folder, method and sampling."""
     sampling = run.description.schedule.settings.get("sampling", run.schedule)
     kind = sampling.get("kind") if isinstance(sampling, Mapping) else sampling
-    return f"{run.directory.name}: {run.description.algorithm.name}, {kind}"
+    return f"{run.directory.name}: {run.description.algorithm.title}, {kind}"
 
 
 def _window(seconds: str) -> Window:

@@ -18,12 +18,14 @@ from launch.ending import facts_of_run, in_words
 from launch.host import LocalHost
 from launch.interrupts import interrupted_once, uninterrupted
 from launch.limits import require_what_it_takes
+from launch.own_code import keep_own_code
 from launch.placement import assignments, start_method
 from launch.private_folder import PrivateFolder
 from launch.progress import Progress
 from launch.recorder import Recorder
 from launch.supervision import Supervision
 from pflsim.errors import DescriptionError, RunFailed
+from pflsim.log import log_file, open_log
 from pflsim.record.database import Reader
 from pflsim.record.energy import energies, summed
 from pflsim.record.history import History
@@ -57,8 +59,9 @@ class LocalRun:
         self._started_s, self._started_ns = time.monotonic(), host_nanoseconds()
         self._logs = directory / "logs"
         self._plan: dict[str, Any] = {}
+        self._run_id = secrets.token_bytes(8)
         self._at_the_end = ExitStack()
-        self._is_open = self._is_ended = False
+        self._is_open = self._is_ended = self._unsaved = False
 
     def run(self) -> Result:
         """Run to the end. Raises DescriptionError, RunFailed or KeyboardInterrupt; nothing is left running.
@@ -112,12 +115,16 @@ class LocalRun:
         database = self.directory / "record.db"
         self._recorder = Recorder(database, self._started_s, record.spans, self._progress)
         last(self._recorder.close)
+        file = log_file(self._logs, "launcher")
+        last(file.close)
+        self._recorder.log = open_log("launcher", self._run_id, self._started_ns, file, record.log, None)
         self._private = PrivateFolder()
         last(self._private.remove)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         last(context.destroy, linger=0)
         self._recorder.listen(context, f"ipc://{self._private.path}/recorder")
         self._recorder.on_bound = self.start_clients
+        self._recorder.on_model = self._save_model
         self._host = LocalHost(self._logs / "host.log")
         last(self._host.end)
         self._supervision = Supervision(self._host, self._recorder, self._logs, run.patience_s)
@@ -128,7 +135,7 @@ class LocalRun:
             "tables": self.description.as_tables(),
             "at": self.description.algorithm.at,
             "later": [(table.model_dump(), table.at) for table in self._later],
-            "run_id": secrets.token_bytes(8),
+            "run_id": self._run_id,
             "start": start_method(self.description),
         }
         self._host.channel.say("build", **order)
@@ -146,7 +153,8 @@ class LocalRun:
         for warning in self._plan["warnings"]:
             self._recorder.note("host", "warning", warning)
             self._progress.say(f"warning: {warning}")
-        (self.directory / "run.toml").write_text(tomli_w.dumps(self._plan["effective"]), encoding="utf-8")
+        kept = keep_own_code(self._plan["effective"], self._plan["own_files"], self.directory)
+        (self.directory / "run.toml").write_text(tomli_w.dumps(kept), encoding="utf-8")
 
     def _start_hub(self) -> None:
         hub = self._plan["hub"]
@@ -157,7 +165,12 @@ class LocalRun:
         return f"ipc://{self._private.path}/{process}" if self.description.run.transport == "ipc" else LOOPBACK
 
     def _start(self, processes: Mapping[str, tuple[str, ...]], hub: str) -> None:
-        common = {"hub": hub, "recorder": self._recorder.endpoint, "started_ns": self._started_ns}
+        common = {
+            "logs": str(self._logs),
+            "hub": hub,
+            "recorder": self._recorder.endpoint,
+            "started_ns": self._started_ns,
+        }
         orders = [
             {"process": process, "actors": actors, "place": self._place(process)} | common
             for process, actors in processes.items()
@@ -180,6 +193,16 @@ class LocalRun:
             if self._plan:
                 self._recorder.note("launcher", status)
                 self._write_summary(status)
+
+    def _save_model(self, actor: str, model: bytes) -> None:
+        """The first of those that cannot be saved is told."""
+        if model:
+            folder = self.directory / "models"
+            folder.mkdir(exist_ok=True)
+            (folder / f"{actor}.safetensors").write_bytes(model)
+        elif not self._unsaved:
+            self._unsaved = True
+            self._progress.say(f"the headline model of {actor} is a function, no vector of parameters: it is not saved")
 
     def _forget_what_never_began(self) -> None:
         if not self._plan:

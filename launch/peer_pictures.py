@@ -18,7 +18,7 @@ from pflsim.record.waiting import waits
 
 def save_peer_pictures(run: FinishedRun, number: int | None, window: Window | None) -> list[Path]:
     """Timeline and waiting, the graph by accuracy and by waiting, bytes per edge, and the consensus distance."""
-    paths, label = run.paths(), run.description.algorithm.name
+    paths, label = run.paths(), run.description.algorithm.title
     if window is None:
         window = _window_of_steps(run, *((1, FIRST_ROUNDS) if number is None else (number, number)))
     drawn = timeline.save_pictures(run.history, paths, window, run.directory, label)

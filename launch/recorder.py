@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ class Recorder:
         self._progress = progress
         self.on_bound: Callable[[str], None] = lambda endpoint: None
         """Called with the endpoint at which the server can be found."""
+        self.log: Any = None
+        """Where what the launcher itself notes is logged too."""
+        self.on_model: Callable[[str, bytes], None] = lambda actor, model: None
+        """Called with an actor whose model shall be saved, and the file's bytes; none for what is no vector."""
         self.on_finished: Callable[[], None] = lambda: None
         """Called when the server has said that the run is finished."""
         self.said_goodbye: set[str] = set()
@@ -62,6 +67,7 @@ class Recorder:
         """Write all that has come by now; what nobody of this run can have told is counted and dropped."""
         facts: list[Fact] = []
         bound: list[str] = []
+        models: list[Fact] = []
         while self.socket.poll(0):
             frames = self.socket.recv_multipart()
             try:
@@ -74,9 +80,13 @@ class Recorder:
             for fact in map(tuple, batch or ()):
                 if fact[:1] == ("bound",):
                     bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
+                elif fact[:1] == ("model",) and _is_model(fact):
+                    models.append(fact)
                 else:
                     facts.append(fact)
         self._keep(facts)
+        for _, actor, model in models:
+            self.on_model(actor, model)
         for endpoint in bound:
             self.on_bound(endpoint)
 
@@ -90,6 +100,8 @@ class Recorder:
     def note(self, actor: str, what: str, detail: str = "") -> None:
         """Record an event of the launcher's own."""
         self._record.write([("events", actor, what, detail, 0, time.monotonic() - self._started_s)])
+        if self.log is not None:
+            self.log.log(WARNING if what == "warning" else INFO, what, **({"detail": detail} if detail else {}))
 
     def write(self, facts: Iterable[Fact]) -> None:
         """Record facts that the launcher itself knows."""
@@ -154,6 +166,10 @@ class Recorder:
 
 def _names_a_table(fact: Any) -> bool:
     return isinstance(fact, list) and bool(fact) and isinstance(fact[0], str)
+
+
+def _is_model(fact: Fact) -> bool:
+    return len(fact) == 3 and isinstance(fact[1], str) and fact[1].isalnum() and isinstance(fact[2], bytes)
 
 
 def _dropped(flaw: str, total_bytes: int) -> Fact:

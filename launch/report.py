@@ -55,8 +55,13 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
     """Write the page of the run in `directory`; where it lies."""
     runs = _with_beside(directory)
     target = directory / NAME if out is None else out
+    try:
+        html = report(runs)
+    finally:
+        for one in runs:
+            one.run.reader.close()
     with replaced(target) as unfinished:
-        unfinished.write_text(report(runs), encoding="utf-8")
+        unfinished.write_text(html, encoding="utf-8")
     return target
 
 
@@ -177,6 +182,8 @@ def _with_beside(directory: Path) -> list[Told]:
             other = FinishedRun(folder)
             if _differ_in_method(own, other) and len(runs) < _MOST_BESIDE:
                 runs.append(other)
+            else:
+                other.reader.close()
     runs.sort(key=lambda run: (run.description.algorithm.name != "local", run.directory.stat().st_mtime_ns))
     runs.append(own)
     names = [run.description.algorithm.name.split(":")[-1] for run in runs]

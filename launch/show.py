@@ -89,7 +89,7 @@ def show_rooms(room: str | None) -> None:
         console.print(table)
         console.print()
     if room is None:
-        console.print('In a table, name = ...; instead of a name, also your own "package.module:name".', markup=False)
+        console.print(f"In a table, name = ...; instead of a name, {catalogue.OWN}.", markup=False)
 
 
 def _show_parts(name: str, known: Sequence[str], console: Console) -> None:
@@ -102,7 +102,7 @@ def _show_parts(name: str, known: Sequence[str], console: Console) -> None:
         meant = f"; did you mean {close[0]!r}?" if close else ""
         raise DescriptionError("list", name, f"known are {', '.join(known)}, and what they list{meant}")
     for room in rooms[:1] if ":" in name else rooms:
-        found = catalogue.find(room, name, "list")
+        found = catalogue.outsider(name, "list") if ":" in name else catalogue.find(room, name, "list")
         module = inspect.getmodule(found)
         console.print(name if ":" in name else f"{name}, one of {room}", style="bold", markup=False)
         for documented in (module, found):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from nodes.coding import sent_up, take_down
-from nodes.evaluation import scores
+from nodes.evaluation import Evaluated, scores, tell_models
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
 from pflsim.federation import Tensors
@@ -53,6 +53,8 @@ class ClientState:
     """What its codec has left out of what it sent up."""
     received: dict[int, Tensors] = field(default_factory=dict)
     """By number of the work: what came down, where later messages are differences to it."""
+
+    evaluated: Evaluated = field(default_factory=Evaluated)
 
     def as_of(self, now_ns: int) -> tuple[Tensors, int]:
         """The private state at a simulated time, and the number of visits that made it."""
@@ -218,13 +220,14 @@ def _reply(port: Port, study: Study, number: int, state: ClientState, message: M
             raise _Cancelled
     elif message.kind == STOP:
         you, _ = state.as_of(port.asked_ns)
+        tell_models(port, study, number, state.evaluated)
         port.send("server", STATE, facts={"digest": digest_of(you), "trace": port.trace_as_of(port.asked_ns)})
         raise _Stopped
 
 
 def _evaluate(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:
     you, visits = state.as_of(port.asked_ns)
-    found = scores(study, number, visits, message.round, you, message.tensors)
+    found = scores(study, number, visits, message.round, you, message.tensors, state.evaluated)
     port.send("server", EVAL_RESULT, facts=found, round=message.round, work_id=message.work_id)
 
 

@@ -9,6 +9,7 @@ from pflsim.federation import Answer, Round, Tensors
 from pflsim.messages.port import Port
 from pflsim.messages.wire import GONE, LOSS, WORK, Message
 from pflsim.record.classes import AGE
+from pflsim.schedules.sync import Sync
 from pflsim.study import Study
 from pflsim.timing.clock import host_seconds
 from pflsim.timing.presence import Moment
@@ -124,7 +125,7 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
     if "loss" in message.facts:
         state.losses[client] = message.facts["loss"]
     age = state.version - work.version
-    if study.description.schedule.kind != "sync":  # in whole rounds no answer is ever old
+    if not isinstance(study.schedule, Sync):  # in whole rounds no answer is ever old
         port.recorder.tell("measures", state.round + 1, message.sender, AGE, age)
     return Answer(client, message.tensors, work.down, age, message.samples)
 

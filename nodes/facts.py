@@ -5,6 +5,7 @@ from typing import Any
 import msgpack
 import zmq
 
+from pflsim.log import FactLog
 from pflsim.timing.clock import host_seconds
 
 BATCH = 512
@@ -14,7 +15,10 @@ EVERY_S = 0.25
 class FactSender:
     """Collects facts and sends them together; one per process."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, process: str) -> None:
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, process: str, log: FactLog | None = None
+    ) -> None:
+        self._log = log
         self._socket = context.socket(zmq.PUSH)
         self._socket.set_hwm(0)
         self._socket.connect(endpoint)
@@ -25,6 +29,8 @@ class FactSender:
     def tell(self, *fact: Any) -> None:
         """Keep one fact, and send the batch when it is full; an event does not wait for that."""
         self._facts.append(fact)
+        if self._log is not None:
+            self._log.note(fact)
         if len(self._facts) >= BATCH:
             self.flush()
         elif fact[0] == "events":

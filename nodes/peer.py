@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from nodes.evaluation import scores
+from nodes.evaluation import scores, tell_models
 from nodes.gossip import answer, pairs, push
 from nodes.neighbours import asynchronous, neighbours
 from nodes.peering import PeerState, TimeIsOver, initial
@@ -12,32 +12,36 @@ from pflsim.messages.port import seconds
 from pflsim.messages.wire import BEGIN, BYE, COORDINATOR, FINISHED, HELLO, JOIN, PLACES, READY, STATE, STOP, WELCOME
 from pflsim.record.consensus import FINAL, MOST_TOLD, SKETCH, flat, sketch
 from pflsim.record.database import packed
+from pflsim.schedules.asynchronous import Asynchronous
+from pflsim.schedules.epidemic import Epidemic
+from pflsim.schedules.neighbours import Neighbours
+from pflsim.schedules.pairs import Pairs
+from pflsim.schedules.push import Push
 from pflsim.study import Study
 
-ENGINES = {
-    "sync": neighbours,
-    "neighbours": neighbours,
-    "epidemic": neighbours,
-    "asynchronous": asynchronous,
-    "push": push,
-    "pairs": pairs,
-}
-"""What makes one round of a peer, by the kind of the schedule."""
+ENGINES = (
+    (Neighbours, neighbours),
+    (Epidemic, neighbours),
+    (Asynchronous, asynchronous),
+    (Push, push),
+    (Pairs, pairs),
+)
+"""What makes one round of a peer, by the form of its schedule."""
 
 
 def peer(port: PeerPort, study: Study, number: int) -> None:
     """Run peer `number` until the coordinator says that all have finished."""
     _meet(port, study, number)
     state = PeerState(initial(study, number))
-    kind = study.description.schedule.kind
-    if kind == "pairs":
+    one_round = next(engine for form, engine in ENGINES if isinstance(study.schedule, form))
+    if one_round is pairs:
         state.answer = partial(answer, port, study, number, state)
     while not (stopped := _reason_to_stop(port, study, state)):
         port.safe_point(state)
         since_ns = port.now_ns
         try:
             if study.appointments.is_active(number, state.round):
-                ENGINES[kind](port, study, number, state)
+                one_round(port, study, number, state)
             else:
                 state.early.pop(state.round + 1, None)
         except TimeIsOver:
@@ -91,7 +95,8 @@ def _reason_to_stop(port: PeerPort, study: Study, state: PeerState) -> str:
 
 def _evaluate(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
     state.evaluated = state.round
-    for model, splits in scores(study, number, state.visits, state.round, state.you, {}).items():
+    found = scores(study, number, state.visits, state.round, state.you, {}, state.last_models)
+    for model, splits in found.items():
         for split, (correct, total, loss) in splits.items():
             told = (state.round, port.now_ns, number, model, split, correct, total, loss)
             port.recorder.tell("evaluations", *told)
@@ -118,6 +123,7 @@ def _finish(port: PeerPort, study: Study, number: int, state: PeerState, stopped
     shown = flat(study.method.peer_shows(state.you))
     if study.description.record.consensus and len(study.names) * len(shown) <= MOST_TOLD:
         port.recorder.tell("measures", state.round, port.name, FINAL, packed(shown))
+    tell_models(port, study, number, state.last_models)
     facts = {"digest": digest_of(state.you), "trace": port.trace_as_of(stopped_ns)}
     port.send(COORDINATOR, STATE, facts=facts)
     port.finish()

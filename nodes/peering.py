@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nodes.coding import Exchanged, sent_to_peers, take_from_peer
+from nodes.evaluation import Evaluated
 from pflsim.errors import RunFailed
 from pflsim.federation import Neighbour, Tensors
 from pflsim.learning.task import Task, Work
@@ -43,6 +44,8 @@ class PeerState:
     """How many rounds of its own it has done."""
     evaluated: int = 0
     """After how many rounds it was evaluated last."""
+    last_models: Evaluated = field(default_factory=Evaluated)
+    """What was evaluated then."""
     visits: int = 0
     """How often it has worked."""
     attempts: int = 0

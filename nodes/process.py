@@ -2,8 +2,10 @@
 
 import faulthandler
 import signal
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import zmq
 
@@ -11,7 +13,7 @@ from nodes.facts import FactSender
 from nodes.mailroom import Mailroom
 from nodes.programs import port_of, program_of
 from pflsim.errors import RunFailed
-from pflsim.log import open_log
+from pflsim.log import FactLog, log_file, open_log
 from pflsim.study import Study
 from pflsim.timing.clock import clock_maker, host_seconds
 
@@ -30,6 +32,8 @@ class Assignment:
     place: str
     """Where the socket of a process of peers shall bind."""
     recorder: str
+    logs: str
+    """The folder of this run's logs."""
     started_ns: int
 
 
@@ -38,8 +42,9 @@ def live(study: Study, assignment: Assignment) -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     context = zmq.Context(io_threads=1)
     context.setsockopt(zmq.MAX_SOCKETS, 64)
-    facts = FactSender(context, assignment.recorder, assignment.process)
-    log = open_log(assignment.process, assignment.started_ns)
+    file, level = log_file(Path(assignment.logs), assignment.process), study.description.record.log
+    log = open_log(assignment.process, study.run_id, assignment.started_ns, file, level, sys.stderr)
+    facts = FactSender(context, assignment.recorder, assignment.process, FactLog(log))
     try:
         log.info("began", actors=len(assignment.actors))
         _run(study, assignment, context, facts)

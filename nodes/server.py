@@ -15,11 +15,14 @@ from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
 from pflsim.messages.port import Port, seconds
 from pflsim.messages.wire import EVAL, JOIN, STOP
+from pflsim.schedule import WithoutRounds
+from pflsim.schedules.deadline import Deadline
+from pflsim.schedules.sync import Sync
 from pflsim.study import Study
 from pflsim.timing.clock import host_seconds
 
-ENGINES = {"sync": synchronous_round, "deadline": deadline_round, "fedasync": arrivals, "fedbuff": arrivals}
-"""What makes one round of a schedule: from one server version to the next, or N arrivals."""
+ENGINES = ((Sync, synchronous_round), (Deadline, deadline_round), (WithoutRounds, arrivals))
+"""What makes one round of a schedule, by its form: from one server version to the next, or N arrivals."""
 
 
 def server(port: Port, study: Study) -> None:
@@ -29,13 +32,14 @@ def server(port: Port, study: Study) -> None:
     state = ServerState(study.method.server_init(study.federation))
     began_s = host_seconds()
     accuracy: float | None = None
+    one_round = next(engine for form, engine in ENGINES if isinstance(study.schedule, form))
     while True:
         port.safe_point(state)
         reason = _reason_to_stop(port, study, state, accuracy)
         if reason:
             break
         since_ns = port.now_ns
-        ENGINES[study.description.schedule.kind](port, study, state, began_s)
+        one_round(port, study, state, began_s)
         if study.is_evaluated(state.round, since_ns, port.now_ns):
             accuracy = _evaluate(port, study, state)
     _finish(port, study, state, reason, began_s)

@@ -69,12 +69,18 @@ class Appointments:
         return [(float(graph[other]), float(mixing[other])) for other in others]
 
     def _who_is_active(self, round: int) -> np.ndarray:
-        active = stream(self._seed, "active", round).random(len(self._names)) < self._schedule.active
-        return np.asarray(active & [self._faults.crash(name, _NO_TIME_NS, round) is None for name in self._names])
+        active = np.ones(len(self._names), dtype=bool)
+        if self._schedule.active < 1:
+            active = stream(self._seed, "active", round).random(len(self._names)) < self._schedule.active
+        if self._faults.in_rounds:
+            active &= [self._faults.crash(name, _NO_TIME_NS, round) is None for name in self._names]
+        return active
 
     def _uncut(self, round: int) -> np.ndarray:
         """The weights of the graph of a round [N, N], without the edges that a partition cuts."""
         graph = self._topology.at(round)
+        if not self._faults.in_rounds:
+            return graph
         cut = [
             (one, other)
             for one, other in np.argwhere(graph)

@@ -1,4 +1,4 @@
-"""Finds what a run description names: a file of a room, or a user's own `"package.module:name"`.
+"""Finds what a run description names: a file of a room, or a user's own, see `pflsim.outside`.
 
 Each file of a room (`algorithms`, `models`, `datasets`, `partitions`, `schedules`, `samplings`, `topologies`,
 `codecs`) defines one public function or class. Its name in a description is the file's name (`-` and `_` are the same);
@@ -16,7 +16,19 @@ from typing import Any, get_type_hints
 
 import pydantic
 
+from pflsim import outside
 from pflsim.errors import DescriptionError, PflsimError
+
+OWN = 'or your own "file.py:Name" or "package.module:Name"'
+
+_GIVEN: dict[str, tuple[str, ...]] = {
+    "models": ("shape", "classes"),
+    "datasets": ("directory",),
+    "partitions": ("pool", "clients", "rng"),
+    "topologies": ("labels", "sizes", "rng"),
+    "devices": ("of",),
+}
+"""What a function of a room is given before its settings, which are keyword-only."""
 
 ROOMS = ("algorithms", "models", "datasets", "partitions", "schedules", "samplings", "topologies", "codecs")
 
@@ -39,9 +51,9 @@ def near_match(word: str, known: list[str]) -> str:
 def find(room: str, name: str, key: str) -> Callable[..., Any]:
     """The function or class that `name` stands for; `key` is where the description says so, for the error."""
     if ":" in name:
-        return _find_outside(name, key)
+        return outsider(name, key, _GIVEN.get(room))
     if name.replace("_", "-") not in names(room):
-        raise DescriptionError(key, name, near_match(name, names(room)) + ' (or your own "package.module:name")')
+        raise DescriptionError(key, name, f"{near_match(name, names(room))} ({OWN})")
     module = importlib.import_module(f"pflsim.{room}.{name.replace('-', '_')}")
     public = [
         value
@@ -54,20 +66,38 @@ def find(room: str, name: str, key: str) -> Callable[..., Any]:
     return found
 
 
-def _find_outside(name: str, key: str) -> Callable[..., Any]:
-    module_name, _, attribute = name.partition(":")
-    try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module_name), attribute)
-    except Exception as problem:  # whatever a module of the user's raises when it is imported
-        raise DescriptionError(key, name, f"cannot be imported ({_told(problem)})") from problem
-    if not callable(found):
-        raise DescriptionError(key, name, "must name a function or a class")
+def outsider(name: str, key: str, given: tuple[str, ...] | None = None) -> Callable[..., Any]:
+    """A user's own function or class; one that is `given` arguments must take them before its settings."""
+    loaded = outside.load(name, key)
+    if not callable(loaded):
+        raise DescriptionError(key, name, f"must name a function or a class, not a {type(loaded).__name__}")
+    found: Callable[..., Any] = loaded
     try:
         settings_of(found), _hints(found)
     except Exception as problem:
         reason = "must name a function or a class whose parameters can be told, with types that can be read"
-        raise DescriptionError(key, name, f"{reason} ({_told(problem)})") from problem
+        raise DescriptionError(key, name, f"{reason} ({outside.told(problem)})") from problem
+    if given is not None:
+        _require_parameters(found, key, name, given)
     return found
+
+
+def _require_parameters(found: Callable[..., Any], key: str, name: str, given: tuple[str, ...]) -> None:
+    """Refuses what cannot be called with the arguments `given`, in this order, and its settings by keyword."""
+    parameters = inspect.signature(found).parameters.values()
+    settings = {p.name: None for p in parameters if p.kind is p.KEYWORD_ONLY}
+    also_round = (*given, "round") if any(p.name == "round" for p in parameters) else given
+    try:
+        inspect.signature(found).bind(*also_round, **settings)
+    except TypeError as problem:
+        wanted = f"({', '.join(given)}) and its settings after a *"
+        raise DescriptionError(key, name, f"must take {wanted}, but is {_signature(found)}") from problem
+
+
+def _signature(found: Callable[..., Any]) -> str:
+    parameters = inspect.signature(found).parameters.values()
+    bare = [p.replace(annotation=p.empty) for p in parameters]
+    return f"{getattr(found, '__name__', 'a function')}{inspect.Signature(bare)}"
 
 
 def made(
@@ -82,7 +112,7 @@ def made(
     except PflsimError:
         raise
     except Exception as problem:
-        raise DescriptionError(key, name, f"cannot be built: {_told(problem)}") from problem
+        raise DescriptionError(key, name, f"cannot be built: {outside.told(problem)}") from problem
     if not isinstance(result, kind):
         kinds = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
         raise DescriptionError(key, name, f"must make a {kinds}, not a {type(result).__name__}")
@@ -124,7 +154,3 @@ def validated(found: Callable[..., Any], given: Mapping[str, object], key: str) 
 
 def _hints(found: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(found.__init__ if inspect.isclass(found) else found)
-
-
-def _told(problem: Exception) -> str:
-    return f"{type(problem).__name__}: {problem}".splitlines()[0]

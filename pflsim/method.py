@@ -7,6 +7,7 @@ sample or batch, `within_limit` for a number of steps of one's own, `batch_loss`
 All models start from `initial`; who needs further starts draws them by `federation.new_initial`.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -43,6 +44,22 @@ def missing(found: object) -> list[str]:
     """What a class lacks to be a method."""
     other_half = OF_PEERS if is_for_peers(found) else OF_A_SERVER
     return [name for name in (*OF_EVERYBODY, *other_half) if not hasattr(found, name)]
+
+
+def misfits(found: object) -> list[str]:
+    """What of a class that lacks nothing cannot be called as a method's parts are, as it is and as it should be."""
+    half_names: list[tuple[type, str]] = [(Method, name) for name in OF_EVERYBODY]
+    half_names += [(PeerMethod, name) for name in OF_PEERS] if is_for_peers(found) else []
+    half_names += [] if is_for_peers(found) else [(Method, name) for name in OF_A_SERVER]
+    told = []
+    for half, name in half_names:
+        wanted = list(inspect.signature(getattr(half, name)).parameters)
+        signature = inspect.signature(getattr(found, name))
+        try:
+            signature.bind(*wanted)
+        except TypeError:
+            told.append(f"{name} takes ({', '.join(signature.parameters)}) instead of ({', '.join(wanted)})")
+    return told
 
 
 class PeerMethod(Protocol):

@@ -16,8 +16,10 @@ from typing import Annotated, Any, Literal, get_args
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
+from pflsim import outside
 from pflsim.errors import DescriptionError
 from pflsim.learning.training import Training
+from pflsim.log import Level
 from pflsim.topology import Weights
 from pflsim.values import DEEPEST, plain
 
@@ -37,11 +39,16 @@ class _Named(BaseModel):
     """A table that names a part; what else it says are that part's settings."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    name: Annotated[str, Field(max_length=200, pattern=r"^([\w-]+|[\w.]+:\w+)$")]
+    name: Annotated[str, Field(max_length=1000, pattern=rf"^([\w-]+|{outside.PATTERN})$")]
 
     @property
     def settings(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
+
+    @property
+    def title(self) -> str:
+        """How it is called in tables."""
+        return outside.title(self.name)
 
 
 class Stop(Table):
@@ -143,6 +150,10 @@ class RecordTable(Table):
     trace: bool = False
     report: bool = True
     """Whether a page of all that there is to see, `report.html`, is made at the end of a run."""
+    log: Level = "info"
+    """The least level of what processes log, see `pflsim.log`."""
+    models: bool = False
+    """Whether the models that are evaluated last are saved."""
     consensus: bool = True
     """Whether peers tell sketches of their models, see `pflsim.record.consensus`."""
 
@@ -192,9 +203,10 @@ _REQUIRED = {
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file, not yet validated."""
+    """The tables of a TOML file, not yet validated; `"file.py:Name"` in them made absolute, see `pflsim.outside`."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = outside.placed(tomllib.loads(path.read_text(encoding="utf-8")), path.parent)
+        return found
     except OSError as problem:
         raise DescriptionError("file", str(path), f"cannot be read ({problem.strerror})") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
@@ -261,6 +273,8 @@ def _check_together(description: Description) -> None:
         raise DescriptionError("run.start", "fork", 'is not safe on this system; use "spawn"')
     if run.stop.accuracy is not None and run.eval_every == 0 and run.eval_every_s is None:
         raise DescriptionError("run.stop.accuracy", run.stop.accuracy, "needs run.eval_every of at least 1")
+    if description.record.models and run.eval_every == 0 and run.eval_every_s is None:
+        raise DescriptionError("record.models", True, "needs run.eval_every of at least 1: what is evaluated is saved")
     if run.eval_every_s is not None and "eval_every" in run.model_fields_set:
         given = (run.eval_every, run.eval_every_s)
         raise DescriptionError("run.eval_every, run.eval_every_s", given, "give one of the two")
@@ -303,7 +317,7 @@ def first_problem(problem: pydantic.ValidationError, whole: type[BaseModel] = De
     if key == "beside":
         expected = 'must be a list of tables, such as [{ name = "local" }]'
     if error["type"] == "string_pattern_mismatch" and where[-1:] == ["name"] and key != "run.name":
-        expected = 'must be a name of letters, digits, - and _, or your own "package.module:name"'
+        expected = 'must be a name of letters, digits, - and _, or your own "file.py:Name" or "package.module:Name"'
     if key == "run.seed":
         expected = "must be a whole number, or { data = 1, init = 2, train = 3 }"
     if error["type"] == "literal_error" and isinstance(error["input"], str):

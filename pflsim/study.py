@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 
-from pflsim import catalogue
+from pflsim import catalogue, outside
 from pflsim.appointments import Appointments
 from pflsim.coding.direction import Direction
 from pflsim.coding.settings import Codecs, fitted, load, remarks, require_references
@@ -28,14 +28,18 @@ from pflsim.learning.model import require_batches
 from pflsim.learning.task import Split, Task, Work
 from pflsim.learning.vector import Network, unchanged
 from pflsim.messages.wire import COORDINATOR, SERVER
-from pflsim.method import is_for_peers, missing
+from pflsim.method import is_for_peers, misfits, missing
 from pflsim.record.database import packed
 from pflsim.rng import stream
 from pflsim.sampling import Population
 from pflsim.schedule import Schedule, WithoutRounds, WithoutServer
+from pflsim.schedules.asynchronous import Asynchronous
 from pflsim.schedules.deadline import Deadline
+from pflsim.schedules.epidemic import Epidemic
 from pflsim.schedules.neighbours import Neighbours
+from pflsim.schedules.pairs import Pairs
 from pflsim.schedules.push import Push
+from pflsim.schedules.sync import Sync
 from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.availability import Availability
 from pflsim.timing.clock import NANOSECONDS
@@ -51,6 +55,8 @@ BACKWARD_PER_FORWARD = 2.0
 _BEFORE_THE_FIRST_VISIT = -1
 _PEER_SCHEDULES = ("sync", "neighbours", "asynchronous", "pairs", "push", "epidemic")
 _PACKAGES = ("pflsim", "torch", "numpy", "pyzmq", "msgpack", "scikit-learn", "networkx", "zstandard")
+_SCHEDULES = (Sync, Deadline, WithoutRounds, Neighbours, Epidemic, Asynchronous, Push, Pairs)
+"""What a schedule must be a form of: processes know how to make a round of each."""
 _PUBLIC_SHARE = 0.1
 
 
@@ -64,7 +70,7 @@ class Study:
         self._check_names()
         self.warnings: list[str] = []
         with reported_at(description.algorithm.at):
-            self.method, self.method_name = self._method(description.algorithm), description.algorithm.name
+            self.method, self.method_name = self._method(description.algorithm), description.algorithm.title
         self.is_for_peers = is_for_peers(self.method)
         self.hub = COORDINATOR if self.is_for_peers else SERVER
         self.schedule = self._schedule()
@@ -307,7 +313,7 @@ class Study:
             "facts": {
                 "algorithm": self.method_name,
                 "dataset": self.data.name,
-                "model": self.description.model.name,
+                "model": self.description.model.title,
                 "clients": run.clients,
                 "seed": run.seed.model_dump(),
                 "mode": self.description.time.mode,
@@ -321,6 +327,7 @@ class Study:
             "down_bytes": sum(self.frame_bytes("down", self._first_down())),
             "warnings": self.warnings,
             "effective": effective(self.description) | {"versions": versions()},
+            "own_files": {str(path): list(map(str, sources)) for path, sources in outside.files().items()},
         }
 
     def frame_bytes(self, direction: Literal["up", "down", "peer"], tensors: Tensors) -> list[int]:
@@ -450,12 +457,9 @@ class Study:
 
     def _schedule(self) -> Schedule:
         table = self.description.schedule
-        if ":" in table.kind:
-            known = ", ".join(catalogue.names("schedules"))
-            raise DescriptionError("schedule.kind", table.kind, f"must be one of {known}: servers know no others")
         found = catalogue.find("schedules", table.kind, "schedule.kind")
         settings = catalogue.validated(found, table.settings, "schedule")
-        schedule: Schedule = catalogue.made(found, "schedule.kind", table.kind, object, **settings)
+        schedule: Schedule = catalogue.made(found, "schedule.kind", table.kind, _SCHEDULES, **settings)
         self._require_suited(table.kind, schedule)
         self.warnings += schedule.check(len(self.names), self.method)
         if self.is_for_peers and table.kind == "sync":
@@ -505,6 +509,8 @@ class Study:
         if lacks := missing(found):
             expected = f"has no {', '.join(lacks)}; pflsim/method.py tells what a method must have"
             raise DescriptionError("algorithm.name", table.name, expected)
+        if wrong := misfits(found):
+            raise DescriptionError("algorithm.name", table.name, f"{'; '.join(wrong)}: see pflsim/method.py")
         settings = catalogue.validated(found, table.settings, "algorithm")
         return catalogue.made(found, "algorithm.name", table.name, object, **settings)
 
@@ -514,12 +520,11 @@ class Study:
 
     def models_sent(self, number: int, round: int) -> int:
         """How many models peer `number` sends in a round; in pairs its own, and an answer on average."""
-        kind = self.description.schedule.kind
-        if kind == "asynchronous":
+        if isinstance(self.schedule, Asynchronous):
             return len(self.appointments.neighbours(number, round))
         if isinstance(self.schedule, Push):
             return len(self.appointments.partners(number, round, self.schedule.receivers))
-        if kind == "pairs":
+        if isinstance(self.schedule, Pairs):
             return 2 * len(self.appointments.partners(number, round, 1))
         return len(self.appointments.of_round(number, round)[0])
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from pflsim.conformance.rounds import Ran
 from pflsim.federation import Federation
 from pflsim.rng import stream
 from tests.problems import Study, quadratics
-from tests.rounds import Ran
 
 ROUNDS = 10
 

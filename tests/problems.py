@@ -4,19 +4,19 @@
 be tested to 1e-10; `Study` puts N of them together, with everything that a federation knows.
 """
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import numpy as np
 import torch
-from torch import nn
 
-from pflsim.federation import Client, Federation
-from pflsim.learning.task import Task, Training, Work
-from pflsim.learning.vector import network
+from pflsim.conformance.problems import Problem as Study
+from pflsim.conformance.problems import classification, training_of
+from pflsim.federation import Federation
+from pflsim.learning.task import Training, Work
 from pflsim.rng import stream
+
+__all__ = ["LeastSquares", "Study", "classification", "least_squares", "quadratics", "study", "training_of"]
 
 Batch = np.ndarray  # rows of the client's own data
 Extra = Callable[[torch.Tensor], torch.Tensor]
@@ -102,27 +102,6 @@ class LeastSquares:
         return Work(per_pass * (passes + forwards), per_pass * passes)
 
 
-@dataclass
-class Study:
-    """N clients, what the server knows of them, and a fresh task for each visit."""
-
-    federation: Federation
-    new_task: Callable[[int, int, int], LeastSquares | Task]  # (client, visit, round)
-
-    def client(self, i: int) -> Client:
-        known = self.federation
-        facts = (
-            i,
-            int(known.sizes[i]),
-            known.labels[i],
-            known.initial,
-            known.layout,
-            known.training,
-            known.seed,
-        )
-        return Client(*facts, task=self.new_task(i, -1, -1))
-
-
 def least_squares(
     sizes: Sequence[int] = (7, 12, 9, 5),
     d: int = 3,
@@ -170,50 +149,3 @@ def study(
         new_initial=lambda rng: torch.from_numpy(rng.normal(size=data[0][0].shape[1])),
     )
     return Study(federation, lambda i, visit, round: LeastSquares(*data[i], chosen, i, visit, round, seed, stream_of))
-
-
-def training_of(**settings: object) -> Training:
-    """Four steps of step size 0.05 on batches of 4."""
-    return Training(**{"step_size": 0.05, "batch": 4, "local_steps": 4, **settings})
-
-
-def classification(
-    clients: int = 5,
-    seed: int = 1,
-    graph: np.ndarray | None = None,
-    kind_of_task: type[Task] = Task,
-    hidden: int | None = None,
-    **training: object,
-) -> Study:
-    """Softmax regression in 3 classes, two to a client, through the real `Task` in float32.
-
-    With `hidden` there is a layer of so many units before it.
-    """
-    rng = stream(seed, "problem")
-    labels = tuple((i % 3, (i + 1) % 3) for i in range(clients))
-    sizes = rng.integers(9, 30, clients)
-    y = np.concatenate([rng.choice(own, n) for own, n in zip(labels, sizes, strict=True)])
-    x = torch.from_numpy((np.eye(3, 4)[y] + 0.5 * rng.normal(size=(len(y), 4))).astype(np.float32))
-    layers = [nn.Linear(4, 3)] if hidden is None else [nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, 3)]
-    net, chosen = network(nn.Sequential(nn.Flatten(), *layers), (4,)), training_of(**training)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    nothing = np.array([], dtype=np.int64)
-    rows = [np.arange(low, high) for low, high in itertools.pairwise(starts)]
-    parts = [SimpleNamespace(train=own[:-3], validation=nothing, test=own[-3:]) for own in rows]
-    public = torch.from_numpy(rng.normal(size=(11, 4)).astype(np.float32))
-    w0 = net.initial(stream(seed, "init"))
-    facts = (
-        range(clients),
-        np.array([len(part.train) for part in parts]),
-        labels,
-        graph,
-        w0,
-        net.layout,
-        chosen,
-    )
-    return Study(
-        Federation(*facts, seed, net.initial, public=len(public)),
-        lambda i, visit, round: kind_of_task(
-            net, x, torch.from_numpy(y), parts[i], chosen, seed, i, visit, round, public=public
-        ),
-    )

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from pflsim.algorithms.afl import AFL
 from pflsim.algorithms.fedavg import FedAvg
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from pflsim.learning.simplex import onto_simplex
 from tests.mixing import ROUNDS, close, near, some, two_clients
 from tests.problems import classification, least_squares, quadratics
-from tests.rounds import models, run
 
 VECTORS = st.lists(st.floats(-100, 100, allow_subnormal=False), min_size=1, max_size=12)
 

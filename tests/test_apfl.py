@@ -9,11 +9,11 @@ from pflsim.algorithms.apfl import APFL
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.local import Local
 from pflsim.algorithms.stratified import Stratified
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from tests.mixing import ROUNDS, close, near, personal, same, some, two_clients
 from tests.problems import classification, least_squares
-from tests.rounds import models, run
 
 KINDS: list[dict[str, Any]] = [
     {},

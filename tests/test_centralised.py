@@ -10,12 +10,12 @@ import torch
 from launch.comparison import run_all
 from nodes.sequential import run_sequentially
 from pflsim.algorithms.centralised import Centralised
+from pflsim.conformance.rounds import run
 from pflsim.federation import Answer, Round
 from pflsim.spec import validate
 from pflsim.study import Study
 from tests.launching import description
 from tests.problems import least_squares
-from tests.rounds import run
 
 DIGITS: dict[str, Any] = {
     "run__clients": 5,

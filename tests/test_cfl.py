@@ -6,11 +6,11 @@ import torch
 
 from pflsim.algorithms.cfl import CFL
 from pflsim.algorithms.fedavg import FedAvg
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from tests.clusters import planted
 from tests.problems import classification, least_squares
-from tests.rounds import models, run
 from tests.test_equivalences import near, same, some
 
 ROUNDS = 10

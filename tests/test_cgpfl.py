@@ -11,11 +11,11 @@ from pflsim.algorithms.cgpfl import CGPFL
 from pflsim.algorithms.local import Local
 from pflsim.algorithms.pfedme import PFedMe
 from pflsim.clustering.labels import NONE
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer
 from tests.clusters import answers_of, clients_at, planted, round_of, state
 from tests.problems import classification, least_squares
-from tests.rounds import models, run
 from tests.test_equivalences import all_of, near, same, some
 
 ROUNDS = 10

@@ -7,11 +7,11 @@ import pytest
 
 from pflsim.algorithms.cgpfl import CGPFL
 from pflsim.algorithms.cgpfl_heur import CGPFLHeur
+from pflsim.conformance.rounds import run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Round
 from tests.clusters import answers_of, clients_at, planted, round_of
 from tests.problems import classification, least_squares
-from tests.rounds import run
 from tests.test_equivalences import all_of, same
 
 ROUNDS = 10

@@ -15,9 +15,10 @@ from launch.cli import guarded, pflsim
 from launch.compare import forms
 from launch.compare.command import compare_places
 from launch.compare.comparing import Comparison, Line, Measured, beside_baseline, compare
-from launch.compare.gather import gather
+from launch.compare.gather import Run, gather, labelled
 from pflsim.errors import DescriptionError
 from pflsim.record.accuracy import Point, over_clients, point_at_target
+from pflsim.record.result import Result
 from tests.launching import BASE, description
 from tests.recorded import finished_in
 
@@ -81,6 +82,13 @@ def test_the_same_method_with_other_settings_is_told_apart_by_them(place: Path, 
     found = gather([place / "s1", tmp_path / "strong"])
     labels = [line.label for line in compare(found.runs, None, None).lines]
     assert labels == ["fedavg", "ditto, lam=0.5", "ditto, lam=2.0"]
+
+
+def test_rows_of_two_sweeps_that_have_the_same_name_are_told_apart(place: Path) -> None:
+    result = Result.open(place / "s1")
+    rows = [Run(result, "FedAvg", "c", sweep="first"), Run(result, "FedAvg", "c", sweep="second")]
+    assert [run.label for run in labelled(rows)] == ["FedAvg (first)", "FedAvg (second)"]
+    assert [run.label for run in labelled(rows[:1])] == ["FedAvg"]
 
 
 def test_where_the_partition_is_another_no_difference_is_told_and_why(place: Path, tmp_path: Path) -> None:

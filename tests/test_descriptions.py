@@ -21,13 +21,15 @@ from pflsim.learning.training import Training
 from pflsim.schedules.sync import Sync
 from pflsim.spec import Description, Run, Stop, client_names, override_value, read, validate, with_algorithm
 from pflsim.study import Study
-from pflsim.sweep import Column, Row, SweepTable, Tuning, read_sweep
+from pflsim.sweep import read_sweep
+from pflsim.sweep_file import Column, Row, SweepTable, Tuning
 from pflsim.timing import devices, links
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted((ROOT / "launch" / "runs").glob("*.toml"))
 SWEEPS = [path for path in FILES if "sweep" in read(path)]
 RUNS = [path for path in FILES if path not in SWEEPS]
+EXAMPLES = ROOT / "examples"
 NEEDS_NO_FILES = ("digits", "synthetic", "quadratic")
 HEAD = ("Question:", "Source:", "Data:", "Time:", "Result:")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -189,9 +191,9 @@ def test_the_parts_that_the_readme_shows_run_as_they_stand(tmp_path: Path, monke
     readme_files(tmp_path / "my_package")
     monkeypatch.syspath_prepend(tmp_path)
     tables = shortened(read(ROOT / "launch" / "runs" / "start-here.toml"))
-    tables = next(methods(tables | {"beside": []})) | {"model": {"name": "my_package.tiny:tiny", "width": 4}}
+    tables = next(methods(tables | {"beside": []})) | {"model": {"name": str(EXAMPLES / "tiny.py:tiny"), "width": 4}}
     tables |= {"algorithm": {"name": "my_package.fedavgm:FedAvgM", "beta": 0.5}}
-    tables |= {"data": {"name": "my_package.moons:moons", "noise": 0.1}}
+    tables |= {"data": {"name": str(EXAMPLES / "moons.py:moons"), "noise": 0.1}}
     finished = run_sequentially(Study(validate(tables), b"tried")).finished()
     assert finished["rounds"] == 2
 

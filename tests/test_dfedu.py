@@ -12,6 +12,8 @@ from nodes.sequential import run_sequentially
 from pflsim.algorithms.dfedu import DFedU
 from pflsim.algorithms.dpsgd import DPSGD
 from pflsim.algorithms.fedavg import FedAvg
+from pflsim.conformance.peer_rounds import mixed, on_graph, run_peers
+from pflsim.conformance.rounds import run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Round
 from pflsim.record.result import Result
@@ -19,9 +21,7 @@ from pflsim.spec import validate
 from pflsim.study import Study
 from pflsim.topology import lambda_max, laplacian
 from tests.launching import description, run_here
-from tests.peer_rounds import mixed, on_graph, run_peers
 from tests.problems import least_squares
-from tests.rounds import run
 from tests.test_equivalences import ROUNDS, near, same
 from tests.test_fedu import COMPLETE, N, clients_of_a_star, optimum_on_a_star, random_graph, some_models, star
 

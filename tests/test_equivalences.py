@@ -13,10 +13,10 @@ from pflsim.algorithms.fedprox import FedProx
 from pflsim.algorithms.local import Local
 from pflsim.algorithms.pfedme import PFedMe
 from pflsim.algorithms.scaffold import Scaffold
+from pflsim.conformance.rounds import run
 from pflsim.learning.task import Task
 from pflsim.rng import stream
 from tests.problems import classification, least_squares
-from tests.rounds import run
 
 ROUNDS = 10
 

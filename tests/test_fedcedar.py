@@ -10,12 +10,12 @@ from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.fedcedar import FedCedar
 from pflsim.clustering.geometry import cosines, gram
 from pflsim.clustering.labels import NONE
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError, RunFailed
 from pflsim.federation import Answer, Round
 from pflsim.rng import stream
 from tests.clusters import planted
 from tests.problems import classification, least_squares
-from tests.rounds import models, run
 from tests.test_equivalences import all_of, near, same, some
 
 ROUNDS = 10

@@ -8,13 +8,13 @@ import torch
 
 from nodes.sequential import run_sequentially
 from pflsim.algorithms.fedmd import FedMD
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round, Tensors
 from pflsim.spec import validate
 from pflsim.study import Study
 from tests.launching import description, run_here
 from tests.problems import classification, least_squares
-from tests.rounds import models, run
 
 SMALL = FedMD(align_samples=6, pretrain_epochs=2, digest_epochs=1, eta_digest=0.2)
 TWO_KINDS = {"name": "mlr", "others": [{"name": "dnn", "hidden": [7]}]}

@@ -9,12 +9,12 @@ from torch import nn
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.fedper import FedPer
 from pflsim.algorithms.local import Local
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from pflsim.learning.vector import network
 from tests.mixing import ROUNDS, close, personal, same, some
 from tests.problems import classification
-from tests.rounds import models, run
 
 SPLIT = 4 * 6 + 6  # the parameters of the first layer, of 6 units on 4 inputs
 

@@ -8,12 +8,12 @@ from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.fedu import FedU
 from pflsim.algorithms.local import Local
 from pflsim.algorithms.pfedme import PFedMe
+from pflsim.conformance.rounds import run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from pflsim.rng import stream
 from pflsim.topology import lambda_max, laplacian
 from tests.problems import classification, least_squares, quadratics
-from tests.rounds import run
 from tests.test_equivalences import ROUNDS, all_of, near, same, some
 
 N = 4

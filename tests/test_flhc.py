@@ -8,11 +8,11 @@ from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.flhc import FLHC
 from pflsim.algorithms.local import Local
 from pflsim.clustering.labels import NONE
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from tests.clusters import planted
 from tests.problems import classification, least_squares
-from tests.rounds import models, run
 from tests.test_equivalences import near, same, some
 
 ROUNDS = 10

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pflsim.algorithms.gpfl import GPFL
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from pflsim.spec import validate
 from pflsim.study import Study
 from tests.launching import description
 from tests.problems import classification
-from tests.rounds import models, run
 
 
 class Condition(nn.Sequential):

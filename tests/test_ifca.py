@@ -9,12 +9,12 @@ import torch
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.ifca import IFCA
 from pflsim.clustering.labels import NONE
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from pflsim.learning.task import Work
 from tests.clusters import planted
 from tests.problems import classification, least_squares
-from tests.rounds import models, run
 from tests.test_equivalences import near, same, some
 
 ROUNDS = 10

@@ -11,6 +11,7 @@ from nodes.sequential import run_sequentially
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.l2sgd import L2SGD
 from pflsim.algorithms.local import Local
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Client, Federation, Round, Tensors
 from pflsim.learning.task import Task, Work
@@ -19,7 +20,6 @@ from pflsim.study import Study as BuiltStudy
 from tests.launching import description
 from tests.mixing import ROUNDS, close, near, personal, same, some, two_clients
 from tests.problems import Study, classification, least_squares, quadratics
-from tests.rounds import models, run
 
 
 def coins(problem: Study, number: int, p: float) -> tuple[int, int]:

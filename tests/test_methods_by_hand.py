@@ -14,10 +14,10 @@ from pflsim.algorithms.fedu import FedU
 from pflsim.algorithms.local import Local
 from pflsim.algorithms.pfedme import PFedMe
 from pflsim.algorithms.scaffold import Scaffold
+from pflsim.conformance.rounds import models, run
 from pflsim.federation import Answer, Round
 from pflsim.learning.whole_data import full_gradient, smoothness
 from tests.problems import least_squares, quadratics, study
-from tests.rounds import models, run
 
 PAIR = np.array([[0.0, 0.5], [0.5, 0.0]])
 

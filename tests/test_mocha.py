@@ -9,12 +9,12 @@ import torch
 
 from pflsim.algorithms.local import Local
 from pflsim.algorithms.mocha import Mocha
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from pflsim.topology import laplacian
 from tests.mixing import ROUNDS, close, near, personal, same, some, two_clients
 from tests.problems import classification, least_squares, quadratics
-from tests.rounds import models, run
 
 
 def test_e49_omega_is_idempotent_its_trace_is_the_spread_and_it_is_the_complete_graphs_laplacian_over_n() -> None:

@@ -9,6 +9,7 @@ from torch import nn
 
 from nodes.sequential import run_sequentially
 from pflsim.algorithms.mocha_dual import MochaDual, _related
+from pflsim.conformance.rounds import Ran, models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Federation, Round, Tensors
 from pflsim.learning.task import Task
@@ -18,7 +19,6 @@ from pflsim.study import Study as BuiltStudy
 from tests.launching import description
 from tests.mixing import close, near
 from tests.problems import Study, classification, training_of
-from tests.rounds import Ran, models, run
 
 SIGMA = np.array([[0.4, 0.2, -0.1], [0.2, 0.35, 0.05], [-0.1, 0.05, 0.25]])
 

@@ -15,14 +15,14 @@ from pflsim.algorithms.dpsgd import DPSGD
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.local import Local
 from pflsim.algorithms.pfedme import PFedMe
+from pflsim.conformance.peer_rounds import on_graph, run_peers
+from pflsim.conformance.rounds import run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Neighbour
 from pflsim.spec import validate
 from pflsim.study import Study
 from tests.launching import description
-from tests.peer_rounds import on_graph, run_peers
 from tests.problems import classification, least_squares
-from tests.rounds import run
 from tests.test_equivalences import ROUNDS, near, same
 from tests.test_fedu import N, random_graph
 

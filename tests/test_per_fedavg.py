@@ -8,11 +8,11 @@ import torch
 
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.per_fedavg import PerFedAvg
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from tests.mixing import ROUNDS, close, near, same, some, two_clients
 from tests.problems import Study, classification, least_squares, quadratics
-from tests.rounds import models, run
 
 H = np.array([[3.0, 0.5, 0.0], [0.5, 2.0, 0.3], [0.0, 0.3, 1.0]])
 

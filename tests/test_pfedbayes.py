@@ -10,10 +10,10 @@ from torch.nn import functional
 
 from pflsim.algorithms import pfedbayes
 from pflsim.algorithms.pfedbayes import PFedBayes
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from tests.problems import classification, least_squares
-from tests.rounds import models, run
 
 ROUNDS = 4
 

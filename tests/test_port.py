@@ -237,7 +237,7 @@ def test_both_ends_tell_the_same_bytes_of_every_message() -> None:
 def test_the_same_tensors_are_encoded_once_for_all_who_get_them_at_one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[list[str]] = []
     encode = wire.tensor_frames
-    monkeypatch.setattr(wire, "tensor_frames", lambda tensors: (calls.append(list(tensors)), encode(tensors))[1])
+    monkeypatch.setattr(wire, "tensor_frames", lambda tensors, coded: (calls.append(list(tensors)), encode(tensors))[1])
     w, other, carrier = torch.arange(5.0), torch.arange(5.0), Keeping()
 
     def server(port: Port) -> None:

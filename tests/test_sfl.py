@@ -9,11 +9,11 @@ import torch
 
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.sfl import SFL, _graph, _nearness
+from pflsim.conformance.rounds import models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Round
 from tests.mixing import ROUNDS, close, near, two_clients
 from tests.problems import classification, least_squares, quadratics
-from tests.rounds import models, run
 
 COMPLETE = np.ones((4, 4)) - np.eye(4)
 NOBODY = np.zeros((4, 4))

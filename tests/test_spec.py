@@ -55,7 +55,11 @@ def wrong(tables: dict[str, Any], build: bool = False) -> str:
         ("training__stepsize", 0.1, "training.stepsize = 0.1: unknown key; known are batch, "),
         ("training__stepsize", 0.1, "; did you mean 'step_size'?"),
         ("time__mod", "wall", "time.mod = 'wall': unknown key; known are mode; did you mean 'mode'?"),
-        ("record__plots", True, "record.plots = True: unknown key; known are consensus, plot, report, spans"),
+        (
+            "record__plots",
+            True,
+            "record.plots = True: unknown key; known are consensus, log, models, plot, report, spans",
+        ),
         ("run__rounds", 0, "run.rounds = 0: input should be greater than 0"),
         ("run__rounds", "ten", "run.rounds = 'ten': input should be a valid integer"),
         ("run__clients", 2.5, "run.clients = 2.5: input should be a valid integer"),
@@ -92,7 +96,11 @@ def test_accuracy_cannot_end_a_run_that_never_evaluates() -> None:
     ("key", "value", "said"),
     [
         ("algorithm__name", "fedavgg", "algorithm.name = 'fedavgg': known are "),
-        ("algorithm__name", "fedavgg", "; did you mean 'fedavg'? (or your own \"package.module:name\")"),
+        (
+            "algorithm__name",
+            "fedavgg",
+            '; did you mean \'fedavg\'? (or your own "file.py:Name" or "package.module:Name")',
+        ),
         ("algorithm__name", "no.such:Thing", "algorithm.name = 'no.such:Thing': cannot be imported"),
         ("algorithm__name", "tests.accidents:FOREVER_S", "must name a function or a class"),
         ("algorithm__name", "server", "algorithm.name = 'server': is not a method"),

@@ -7,11 +7,11 @@ import torch
 
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.fedprox import FedProx
+from pflsim.conformance.rounds import run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Answer, Federation, Round
 from pflsim.stragglers import stragglers
 from tests.problems import classification, least_squares
-from tests.rounds import run
 
 EPOCHS = {"local_steps": None, "local_epochs": 5}
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.algorithms.local import Local
 from pflsim.algorithms.stratified import Stratified
+from pflsim.conformance.rounds import Ran, models, run
 from pflsim.errors import DescriptionError
 from pflsim.federation import Federation
 from pflsim.learning.task import Task, Work
@@ -21,7 +22,6 @@ from pflsim.learning.training import Training
 from pflsim.rng import stream
 from pflsim.sampling import Population, Sampling, Setting, load
 from tests.problems import Study, classification
-from tests.rounds import Ran, models, run
 
 ROUNDS, CLIENTS = 10, 6
 Draw = Callable[[Federation, int], tuple[int, ...]]

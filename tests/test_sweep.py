@@ -14,6 +14,7 @@ from launch.sweep.display import Pace, eta, total_s
 from launch.sweep.figures import figures, trials_in_words
 from launch.sweep.files import as_toml, latex, markdown, table_rows
 from launch.sweep.plan import Plan
+from launch.sweep.pool import Job, Pool
 from launch.sweep.reading import DIVERGED, FAILED, Outcome
 from launch.sweep.show import show_table
 from launch.sweep.tuning import Trial, choose, edges
@@ -336,3 +337,18 @@ def test_a_table_that_is_wider_than_the_terminal_is_shown_column_by_column(
         printed = capsys.readouterr().out.splitlines()
         assert sum(line.startswith("A method's name") for line in printed) == times
         assert max(map(len, printed)) <= width
+
+
+def test_runs_start_beside_each_other_as_long_as_there_are_cores_and_memory(tmp_path: Path) -> None:
+    plan = plan_of(tables(column=[{"name": "c"}]), tmp_path)
+    (run, *_) = plan.missing(plan.sweep.cells[0])
+    small, large = Job(run, 100), Job(run, 700)
+    pool = Pool(Cache(tmp_path), most=3, memory_bytes=1000)
+    assert pool.has_room(Job(run, 5000)), "one that needs more than there is runs alone"
+    pool._running = {object(): (large, 0.0)}  # type: ignore[dict-item]
+    assert pool.has_room(small) and not pool.has_room(large)
+    pool._running = {object(): (small, 0.0) for _ in range(3)}  # type: ignore[misc]
+    assert not pool.has_room(small)
+    wall = validate(description(time={"mode": "wall"}))
+    pool._running = {object(): (small, 0.0)}  # type: ignore[dict-item]
+    assert not pool.has_room(Job(replace(run, description=wall), 1)), "what is measured must not be disturbed"

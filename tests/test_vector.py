@@ -315,3 +315,22 @@ def test_an_average_has_the_same_bits_whatever_the_chunks(dimension, monkeypatch
             assert torch.equal(average(vectors, weights), once)
     plain = sum(u.double() * a for u, a in zip(vectors, weights, strict=True)) / sum(weights)
     torch.testing.assert_close(once, plain.float(), rtol=1e-6, atol=1e-7)
+
+
+def test_a_state_holds_shared_parameters_and_constants_as_a_plain_module_has_them():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 3, bias=False), nn.Linear(3, 3)
+            self.second.weight = self.first.weight
+            self.register_buffer("shift", torch.tensor([1.0, 2.0, 3.0]))
+
+        def forward(self, x):
+            return self.second(torch.tanh(self.first(x))) + self.shift
+
+    w = torch.linspace(-1, 1, 12)
+    tied = network(Tied(), (3,))
+    plain = Tied()
+    plain.load_state_dict(tied.state(w))
+    x = torch.eye(3)
+    assert torch.equal(plain(x), tied.logits(w, x))

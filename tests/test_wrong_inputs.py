@@ -171,7 +171,7 @@ HERE = "tests.test_wrong_inputs"
     [
         ("model__name", ":x", "must be a name of letters"),
         ("model__name", "..a:b", "model.name = '..a:b': cannot be imported (TypeError"),
-        ("model__name", "os:getcwd", "model.name = 'os:getcwd': cannot be built: TypeError: "),
+        ("model__name", "os:getcwd", "model.name = 'os:getcwd': must take (shape, classes) and its settings "),
         ("model__name", "builtins:dict", "parameters can be told"),
         ("model__name", f"{HERE}:raises", "cannot be built: LookupError: "),
         ("model__name", f"{HERE}:no_module", "must make a Module, not a int"),
@@ -180,7 +180,7 @@ HERE = "tests.test_wrong_inputs"
         ("topology__name", f"{HERE}:no_graph", "must make a ndarray, not a int"),
         ("data__partition", {"name": f"{HERE}:no_partition"}, "must make a Partition or Draw or list or tuple, not"),
         ("algorithm__name", "os:getcwd", "algorithm.name = 'os:getcwd': has no client_init"),
-        ("schedule__kind", "os:getcwd", "schedule.kind = 'os:getcwd': must be one of asynchronous, "),
+        ("schedule__kind", "os:getcwd", "schedule.kind = 'os:getcwd': must make a Sync or Deadline or "),
     ],
 )
 def test_what_a_user_names_may_be_anything_and_is_refused_with_the_reason(key: str, name: object, said: str) -> None:

@@ -13,7 +13,8 @@ from launch.sweep.cache import NOT_THE_RESULT
 from pflsim.errors import DescriptionError
 from pflsim.record.result import Result
 from pflsim.spec import override_value, read
-from pflsim.sweep import Report, in_words
+from pflsim.sweep import in_words
+from pflsim.sweep_file import Report
 
 Seed = tuple[int, int, int]
 """Of the data, the initial model, and training."""
@@ -32,6 +33,8 @@ class Run:
     column: str = ""
     model: str | None = None
     report: Report = "last"
+    sweep: str = ""
+    """The folder of the sweep that it is of."""
 
     @property
     def seed(self) -> Seed:
@@ -110,7 +113,7 @@ def _take_sweep(place: Path, found: Gathered) -> None:
         for row in csv.DictReader(file):
             if row["status"] == _DONE:
                 result = Result.open(place / row["folder"])
-                found.runs.append(Run(result, row["row"], row["column"], row["model"], report))
+                found.runs.append(Run(result, row["row"], row["column"], row["model"], report, place.name))
             elif row["status"] == _NOT_RUN:
                 not_run += 1
             else:
@@ -137,9 +140,12 @@ def labelled(runs: Sequence[Run]) -> list[Run]:
             kin[str(run.result.summary["algorithm"])].append(tables[run.result.directory])
     named: list[Run] = []
     first_of: dict[str, str] = {}
+    sweeps: defaultdict[str, set[str]] = defaultdict(set)
     for run in runs:
-        if run.label:
-            named.append(run)
+        sweeps[run.label].add(run.sweep)
+    for run in runs:
+        if run.label:  # a row of a sweep; that of another one may be another method
+            named.append(replace(run, label=f"{run.label} ({run.sweep})") if len(sweeps[run.label]) > 1 else run)
             continue
         name, own = str(run.result.summary["algorithm"]), tables[run.result.directory]
         apart = {key: value for key, value in own.items() if any(other.get(key) != value for other in kin[name])}

@@ -8,7 +8,8 @@ from statistics import fmean, stdev
 from launch.sweep.plan import Plan
 from launch.sweep.reading import DIVERGED, DONE, Outcome
 from launch.sweep.tuning import Choice
-from pflsim.sweep import Cell, Row, in_words
+from pflsim.sweep import Cell, in_words
+from pflsim.sweep_file import Row
 
 NOTHING = "–"
 

@@ -9,7 +9,8 @@ from launch.sweep.cache import Cache
 from launch.sweep.reading import FAILED, Outcome, read_test, read_validation
 from launch.sweep.tuning import Choice, Trial, choose
 from pflsim.spec import Description
-from pflsim.sweep import Cell, Settings, Sweep, in_words
+from pflsim.sweep import Cell, Sweep, in_words
+from pflsim.sweep_file import Settings
 
 Purpose = Literal["trial", "reported"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from pflsim.record.accuracy import Accuracy, Point, headline, latest, models, over_rounds
 from pflsim.record.database import Reader
 from pflsim.record.result import Result
-from pflsim.sweep import Report
+from pflsim.sweep_file import Report
 
 DONE, DIVERGED, FAILED, REFUSED = "done", "diverged", "failed", "refused"
 

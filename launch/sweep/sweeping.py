@@ -19,6 +19,8 @@ from pflsim.study import Study
 from pflsim.sweep import Cell, told_at
 
 _SHARE_OF_MEMORY = 0.8
+_MANY = 20
+"""From so many descriptions on, checking them takes long enough to be told."""
 
 
 class Sweeping:
@@ -39,9 +41,12 @@ class Sweeping:
 
         Raises DescriptionError, with the name of the cell, for what the data or the method refuse.
         """
-        for cell in self._cells:
-            tried: dict[str, Planned] = {repr(run.settings): run for run in reversed(self._plan.missing(cell))}
-            for run in tried.values():
+        tried = [{repr(run.settings): run for run in reversed(self._plan.missing(cell))} for cell in self._cells]
+        count = sum(map(len, tried))
+        if count > _MANY:
+            self._display.say(f"checking {count} descriptions with their data")
+        for cell, runs in zip(self._cells, tried, strict=True):
+            for run in runs.values():
                 try:
                     needed_bytes = memory_bytes(run.description, Study(run.description, b"sweep"))
                 except DescriptionError as problem:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from launch.sweep.reading import Outcome
-from pflsim.sweep import Settings
+from pflsim.sweep_file import Settings
 
 
 @dataclass(frozen=True)

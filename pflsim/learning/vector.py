@@ -105,6 +105,11 @@ class Network:
                 self.layout.view(w, name).copy_(torch.from_numpy(value))
         return w
 
+    def state(self, w: Tensor) -> dict[str, Tensor]:
+        """What the module's `state_dict` holds at `w` [d], constants too, so that a plain module can load it."""
+        self._w.copy_(w)
+        return {name: value.detach().clone() for name, value in self._module.state_dict().items()}
+
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
         """The outputs [b, C] at `w` [d] for samples `x` [b, ...], as in evaluation: nothing random."""
         with torch.no_grad():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pflsim.record.accuracy import Point, over_rounds
 from pflsim.record.database import Reader
+from pflsim.record.flat import flat
 from pflsim.record.ledger import Ledger, balance
 
 if TYPE_CHECKING:
@@ -69,6 +70,18 @@ class Result:
         """The columns of a table of the record as arrays [rows], see `Reader.arrays`."""
         with Reader(self.record) as reader:
             return reader.arrays(table)
+
+    def frame(self, table: str) -> Any:
+        """A table of `pflsim.record.flat.NAMES` as a pandas DataFrame; ImportError without pandas."""
+        try:
+            import pandas
+        except ImportError as problem:
+            raise ImportError(
+                "Result.frame needs pandas, which is not installed: pip install 'pflsim[pandas]'"
+            ) from problem
+        with Reader(self.record) as reader:
+            found = flat(reader, self.summary, table)
+        return pandas.DataFrame(found.rows, columns=list(found.columns))
 
     def curve(self, model: str | None = None, split: str = "test") -> list[Point]:
         """Accuracy over rounds, simulated seconds and bytes (of the headline model, when none is named)."""

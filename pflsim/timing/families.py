@@ -5,6 +5,9 @@ by one typical value, in the quantity's own unit (`flops_per_second`, `mbps`); t
 median, a mean or everybody's. Families with heavy tails are those of the *time* that a piece of work takes, which is
 what stragglers are about: a client's value is the typical one divided by its slowness.
 
+A family of one's own is such a function too, named in the place of a kind: it is given a `Population` and returns a
+`Spread`, or a number for each client. The typical value is what the table says, or nan.
+
 Every client also gets a class, under which a report sums it up: the classes' names, or the thirds "slow", "middle" and
 "fast" of a family without classes.
 """
@@ -16,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pflsim.catalogue import near_match, settings_of, validated
+from pflsim.catalogue import OWN, made, near_match, outsider, settings_of, validated
 from pflsim.errors import DescriptionError
 from pflsim.timing.traces import read_rows_by_actor
 
@@ -154,9 +157,10 @@ def spread_over(
 ) -> Spread:
     """What the family that `table`, found at `key`, describes gives the clients `names`; raises DescriptionError."""
     kind = check_kind(table, key)
+    family = KINDS[kind] if kind in KINDS else outsider(kind, f"{key}.kind", ("of",))
     given = {name: value for name, value in table.items() if name != "kind"}
-    typical_wanted = kind not in WITHOUT_TYPICAL
-    known = sorted([*settings_of(KINDS[kind]), *([quantity.name] if typical_wanted else [])])
+    typical_wanted = kind not in WITHOUT_TYPICAL and (kind in KINDS or quantity.name in given)
+    known = sorted([*settings_of(family), *([quantity.name] if typical_wanted else [])])
     for name in given:
         if name not in known:
             expected = f"unknown key; {near_match(name, known)}" if known else "takes no setting"
@@ -164,8 +168,23 @@ def spread_over(
     typical = math.nan
     if typical_wanted:
         typical = quantity.checked(f"{key}.{quantity.name}", given.pop(quantity.name, None))
-    settings = validated(KINDS[kind], given, key)
-    return KINDS[kind](Population(names, rng, key, quantity, typical), **settings)
+    settings = validated(family, given, key)
+    population = Population(names, rng, key, quantity, typical)
+    return family(population, **settings) if kind in KINDS else _own(population, family, kind, settings)
+
+
+def _own(of: Population, family: Callable[..., Any], kind: str, settings: Mapping[str, Any]) -> Spread:
+    """What a user's own family gives: a `Spread`, or one number for each client."""
+    key = f"{of.key}.kind"
+    drawn = made(family, key, kind, (list, tuple, np.ndarray), of, **settings)
+    spread = drawn if isinstance(drawn, Spread) else None
+    values = [*map(float, drawn if spread is None else spread.values)]
+    classes = None if spread is None else [*map(str, spread.classes)]
+    if len(values) != len(of.names) or (classes is not None and len(classes) != len(values)):
+        raise DescriptionError(key, kind, f"must give {len(of.names)} clients a value each, and a class if any")
+    for value in values:
+        of.quantity.checked(key, value)
+    return _by_thirds(values) if classes is None else Spread(values, classes)
 
 
 def check_kind(table: Mapping[str, Any], key: str) -> str:
@@ -173,8 +192,10 @@ def check_kind(table: Mapping[str, Any], key: str) -> str:
     if "kind" not in table:
         raise DescriptionError(f"{key}.kind", None, "is required")
     kind = table["kind"]
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise DescriptionError(f"{key}.kind", kind, near_match(str(kind), sorted(KINDS)))
+    if isinstance(kind, str) and ":" in kind:
+        outsider(kind, f"{key}.kind", ("of",))
+    elif not isinstance(kind, str) or kind not in KINDS:
+        raise DescriptionError(f"{key}.kind", kind, f"{near_match(str(kind), sorted(KINDS))} ({OWN})")
     return str(kind)
 
 

@@ -5,9 +5,10 @@ What it does is what the papers write; the tests use it as the mathematical orac
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from pflsim.federation import Answer, Round, Tensors
-from pflsim.method import Method
+from pflsim.conformance.watching import require
+from pflsim.federation import Answer, Federation, Round, Tensors
 
 
 @dataclass
@@ -22,11 +23,12 @@ class Ran:
     you_before: list[list[Tensors]] = field(default_factory=list)  # the private states before each round
 
 
-def everybody(federation, number: int) -> Sequence[int]:
+def everybody(federation: Federation, number: int) -> Sequence[int]:
+    """The cohort of all."""
     return federation.clients
 
 
-def run(method: Method, study, rounds: int, draw: Callable[..., Sequence[int]] = everybody) -> Ran:
+def run(method: Any, study: Any, rounds: int, draw: Callable[..., Sequence[int]] = everybody) -> Ran:
     """`rounds` synchronous rounds; `draw(federation, number)` gives the cohort."""
     federation = study.federation
     you = [method.client_init(study.client(i)) for i in federation.clients]
@@ -44,19 +46,20 @@ def run(method: Method, study, rounds: int, draw: Callable[..., Sequence[int]] =
     return ran
 
 
-def visit(method: Method, study, ran: Ran, client: int, round: Round) -> Answer:
+def visit(method: Any, study: Any, ran: Ran, client: int, round: Round) -> Answer:
     """One client's work in one round; it must be the work that was declared."""
     task = study.new_task(client, ran.visits[client], round.number)
     down = method.server_down(ran.all, client, round)
     declared = method.client_work(task, down)
     ran.you[client], up = method.client_step(ran.you[client], down, task)
-    assert task.spent == declared, f"{type(method).__name__} declared {declared} and did {task.spent}"
+    require(task.spent == declared, f"{type(method).__name__} declared {declared} and did {task.spent}")
     ran.visits[client] += 1
     return Answer(client, up, down, 0, task.n_samples)
 
 
-def models(method: Method, study, ran: Ran, client: int) -> dict[str, object]:
+def models(method: Any, study: Any, ran: Ran, client: int) -> dict[str, Any]:
     """The models that would be evaluated on `client` now."""
     round = Round(len(ran.ups), (), study.federation, study.federation.training.step_size_at(len(ran.ups)))
     task = study.new_task(client, ran.visits[client], round.number)
-    return method.client_model(ran.you[client], method.server_down(ran.all, client, round), task)
+    offered: dict[str, Any] = method.client_model(ran.you[client], method.server_down(ran.all, client, round), task)
+    return offered
