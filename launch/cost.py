@@ -180,14 +180,15 @@ def _target_as_json(target: Target) -> dict[str, Any]:
 def _print_csv(runs: Sequence[FinishedRun], costs: Sequence[Cost]) -> None:
     """One long table: a row for each direction, kind, link, client and round of each run."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["run", "by", *Flow._fields])
+    writer.writerow(["run", "by", *Flow._fields, "charged_bytes"])
     for run, cost in zip(runs, costs, strict=True):
         name = str(run.directory)
         for what in _TABLES:
-            writer.writerows([name, what.removesuffix("s"), *flow] for flow in getattr(cost, what))
-        writer.writerow([name, "total", *cost.total])
-        blank = [""] * (len(Flow._fields) - 3)
-        writer.writerows([name, "round", one.round, "", one.charged_bytes, *blank] for one in cost.rounds)
+            flows = getattr(cost, what)
+            writer.writerows([name, what.removesuffix("s"), *flow, flow.charged_bytes] for flow in flows)
+        writer.writerow([name, "total", *cost.total, cost.total.charged_bytes])
+        rest = [""] * (len(Flow._fields) - 1)  # of a round only the sum is known
+        writer.writerows([name, "round", one.round, *rest, one.charged_bytes] for one in cost.rounds)
 
 
 def _unless_0(count: int) -> str:

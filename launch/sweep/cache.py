@@ -11,6 +11,7 @@ import ast
 import inspect
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
@@ -22,6 +23,8 @@ import nodes
 import pflsim
 from pflsim import catalogue
 from pflsim.effective import effective
+from pflsim.errors import DescriptionError
+from pflsim.record.database import Reader
 from pflsim.spec import Description, read
 from pflsim.study import versions
 
@@ -95,13 +98,26 @@ class Cache:
 
     def holds(self, key: str) -> bool:
         """Whether a run with this key was finished, and was what a run with it would be now."""
-        if not (self.place(key) / NOTE).exists():
+        if not self._is_whole(key):
             return False
         if key not in self._agreed:
             stored = read(self.place(key) / "run.toml")
             mode = stored.get("time", {}).get("mode", "virtual")
             self._agreed[key] = _agree(_without_placement(stored, mode), self._asked.get(key, {}))
         return self._agreed[key]
+
+    def _is_whole(self, key: str) -> bool:
+        """Whether all that is read of a finished run is there and can be read; else it is run again."""
+        place = self.place(key)
+        try:
+            for name in (NOTE, "summary.json"):
+                json.loads((place / name).read_text(encoding="utf-8"))
+            read(place / "run.toml")
+            with Reader(place / "record.db") as reader:
+                reader.query("SELECT COUNT(*) FROM evaluations")
+        except (OSError, ValueError, sqlite3.Error, DescriptionError):
+            return False
+        return True
 
     def keep(self, key: str, unfinished: Path) -> None:
         """Take in a run that is done."""
@@ -148,6 +164,7 @@ def _parts(description: Description) -> Iterator[Callable[..., Any]]:
         ("samplings", sampling["kind"] if isinstance(sampling, Mapping) else sampling),
         *(("models", one["name"]) for one in (tables["model"], *tables["model"].get("others", []))),
         *([("topologies", tables["topology"]["name"])] if "topology" in tables else []),
+        *(("codecs", codec["name"]) for codec in tables.get("codec", {}).values()),
     ]
     for room, name in named:
         yield catalogue.find(room, name, room)

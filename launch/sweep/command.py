@@ -77,7 +77,9 @@ def check_sweep(path: Path, options: Options) -> None:
     """Print what a sweep would run; starts nothing."""
     found = read_sweep(path, options.settings)
     cells = _chosen(found, options)
-    plan = Plan(found, Cache(options.cache or _directory(found, options) / "runs"))
+    cache = Cache(options.cache or _directory(found, options) / "runs")
+    plan = Plan(found, cache)
+    Sweeping(plan, cache, cells, options.jobs, Display(quiet=True)).survey()
     show_plan(plan, cells)
 
 
