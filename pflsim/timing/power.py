@@ -2,11 +2,11 @@
 
     devices = { preset = "phone", power = { computing_w = 4.0, sending_w = 1.3, idle_w = 0.4 } }
 
-is every client's; `server_power` is the server's, and without it the server's energy is not told. A device sends as long
-as something of it is under way that arrives, the latency of the link included; it computes, whatever is under way then.
-What it draws while it takes something in is what it draws when idle. While it is away with work that waits for it, it
-draws nothing for the study; away without work, it counts as idle. There are no presets: what a device draws depends on
-its screen, its radio and its cooling, and nobody should publish joules whose watts they did not choose.
+is every client's; `server_power` is the server's, and without it the server's energy is not told. A device sends as
+long as something of it is under way that arrives, the latency of the link included; it computes, whatever is under way
+then. What it draws while it takes something in is what it draws when idle. While it is away with work that waits for
+it, it draws nothing for the study; away without work, it counts as idle. There are no presets: what a device draws
+depends on its screen, its radio and its cooling, and nobody should publish joules whose watts they did not choose.
 """
 
 from collections.abc import Mapping
