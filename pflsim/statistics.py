@@ -63,8 +63,10 @@ def paired_difference(
     if n < 2:
         return Difference(n, mean, math.nan, math.nan, math.nan, None)
     error = float(differences.std(ddof=1)) / math.sqrt(n)
-    if error == 0:  # the same in every seed, as for a method beside itself
-        return Difference(n, mean, mean, mean, 1.0 if mean == 0 else 0.0, _rank_p_value(differences))
+    if error == 0 and mean == 0:  # as for a method beside itself
+        return Difference(n, mean, mean, mean, 1.0, _rank_p_value(differences))
+    if error == 0:  # equal by chance, as a few test samples can be: how much it varies is not known
+        return Difference(n, mean, math.nan, math.nan, math.nan, _rank_p_value(differences))
     half = error * float(stats.t.ppf((1 + confidence) / 2, n - 1))
     p_value = 2 * float(stats.t.sf(abs(mean) / error, n - 1))
     return Difference(n, mean, mean - half, mean + half, p_value, _rank_p_value(differences))

@@ -221,3 +221,22 @@ def test_so_it_is_in_more_orders_and_on_lossy_links(engine: str) -> None:
             for seed in range(ORDERS):
                 found = shuffled(tables, seed)
                 assert (found["digest"], found["trace_digest"]) == (expected["digest"], expected["trace_digest"])
+
+
+def test_who_is_cancelled_while_away_and_works_again_at_once_is_never_too_late() -> None:
+    """The sequential driver must let it go on before the server takes what comes after its next answer."""
+    same = {"kind": "fedasync", "concurrency": 6, "same": True, "alpha_decay": 0.5, "timeout_s": 0.1}
+    tables = description(
+        run__clients=6,
+        run__rounds=2,
+        run__seed=26,
+        run__patience_s=60.0,
+        algorithm={"name": "pfedme"},
+        schedule=same,
+        links="ideal",
+        availability=AVAILABILITY["markov"],
+        devices__flops_per_second=2e5,
+        devices__server_flops_per_second="workstation",
+        devices__jitter=0.5,
+    )
+    assert_same(shuffled(tables, 1), tables)

@@ -62,3 +62,11 @@ def test_what_was_never_reached_counts_as_longer_than_any_number() -> None:
     assert censored([1.0, None]).median is None
     assert censored([1.0, 2.0, 4.0, None]).median == 3.0
     assert str(censored([None, None])) == "0 of 2"
+
+
+def test_equal_differences_in_few_seeds_say_nothing_of_how_much_they_vary() -> None:
+    found = paired_difference({1: 51.0, 2: 52.0, 3: 53.0}, {1: 50.0, 2: 51.0, 3: 52.0})
+    assert found is not None and found.mean == 1.0
+    assert math.isnan(found.low) and math.isnan(found.p_value) and not found.excludes_zero
+    same = paired_difference({1: 51.0, 2: 52.0}, {1: 51.0, 2: 52.0})
+    assert same is not None and (same.low, same.high, same.p_value) == (0.0, 0.0, 1.0)

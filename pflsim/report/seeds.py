@@ -119,7 +119,7 @@ def differences(methods: Sequence[Interval], baseline: str) -> Picture:
     legend = [Key("differs", VERMILION, "line"), Key("may be none", GREY, "line")]
     about = f"What {len(methods)} methods have more than {baseline}, with 95 % intervals."
     zero = {"shapes": [{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1, "line": {"color": LINE}}]}
-    found = _picture(traces, labels, f"points more than {plain(baseline)}, same seed", about, legend)
+    found = _picture(traces, labels, "points more than the baseline, same seed", about, legend)
     return Picture(found.traces, found.layout | zero, about, found.height_px, legend=legend)
 
 
