@@ -61,7 +61,7 @@ def _whole_run(run: FinishedRun, paths: list[CriticalPath], console: Screen) -> 
         return
     for shown in (
         _blame_table(paths),
-        _share_table(shares(run.history), run.classes()),
+        _share_table(shares(run.history, run.away), run.classes()),
         _class_table(by_class(run.reader, run.classes())),
     ):
         console.print()

@@ -34,7 +34,7 @@ def explain_peers(run: FinishedRun, console: Screen, number: int | None) -> None
         console.print(line, markup=False)
     waited = waits(run.history, run.is_virtual)
     for shown in (
-        _share_table(shares(run.history), run.classes(), waited),
+        _share_table(shares(run.history, run.away), run.classes(), waited),
         _waited_for_table(waited, paths),
         _class_table(run),
         _age_table(staleness_per_edge(run.reader)),

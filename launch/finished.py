@@ -11,6 +11,7 @@ from pflsim import catalogue
 from pflsim.errors import DescriptionError, TooEarly
 from pflsim.outside import title
 from pflsim.record import timeline
+from pflsim.record.absence import absences
 from pflsim.record.classes import classes_of
 from pflsim.record.critical_path import CriticalPath, critical_paths
 from pflsim.record.database import Reader
@@ -51,6 +52,15 @@ class FinishedRun:
     def history(self) -> History:
         """Who did what when."""
         return History.read(self.reader)
+
+    @cached_property
+    def away(self) -> dict[str, list[tuple[int, int]]]:
+        """When each client was away by its description; nothing if that needs a file which is gone."""
+        asked = self.description
+        try:
+            return absences(asked.availability, asked.fault, self.names, asked.run.seed.train, self.history.end_ns)
+        except DescriptionError:
+            return {}
 
     @cached_property
     def ended(self) -> str:

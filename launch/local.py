@@ -27,12 +27,13 @@ from launch.recorder import Recorder
 from launch.supervision import Supervision
 from pflsim.errors import DescriptionError, RunFailed
 from pflsim.log import log_file, open_log
+from pflsim.record.absence import absences
 from pflsim.record.database import Reader
 from pflsim.record.energy import energies, summed
 from pflsim.record.history import History
 from pflsim.record.report import summarise, write_summary
 from pflsim.record.result import Result
-from pflsim.spec import Algorithm, Description
+from pflsim.spec import Algorithm, Description, client_names
 from pflsim.timing.clock import host_nanoseconds
 
 GOODBYE_S = 5.0
@@ -237,7 +238,10 @@ class LocalRun:
 
     def _tell_energy(self, reader: Reader) -> dict[str, Any]:
         """Record what everybody has spent; it is worked out from what the record says of time."""
-        spent = energies(History.read(reader), self._plan["watts"])
+        history, asked = History.read(reader), self.description
+        names, seed = client_names(asked.run.clients), asked.run.seed.train
+        away = absences(asked.availability, asked.fault, names, seed, history.end_ns)
+        spent = energies(history, self._plan["watts"], away)
         self._recorder.write([("energy", *one) for one in spent])
         return summed(spent)
 

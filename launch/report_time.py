@@ -41,7 +41,7 @@ def waiting(run: FinishedRun) -> Iterator[Section]:
         return
     clients = [one.actor for one in blamed(run.paths()) if one.actor != SERVER]
     found = times.waiting(run.paths(), clients[:_MOST_BARS], len(clients))
-    spent = _some(shares(run.history))
+    spent = _some(shares(run.history, run.away))
     parts = [*([found] if found else []), times.spending(spent)]
     lead = "On the critical paths: what a round (among peers: a step) could not have ended without."
     if len(spent) < len(run.history.actors):

@@ -58,6 +58,16 @@ def test_the_servers_energy_is_told_where_its_power_is_known(tmp_path: Path) -> 
     assert server["idle_j"] == pytest.approx(10.0 * (whole_s - sent_s), rel=1e-9)
 
 
+def test_who_is_away_draws_nothing_also_while_no_work_waits_for_it(tmp_path: Path) -> None:
+    """The first WORK comes after 10 ms, so that nobody waits for c001 while it is away."""
+    gone = [{"kind": "crash", "clients": ["c001"], "keeps_state": True, "at_s": 0.001, "until_s": 0.004}]
+    there, away = (run_here(tables(power=POWER) | {"fault": fault}, tmp_path / str(len(fault))) for fault in ([], gone))
+    found = [{row["actor"]: row for row in result.rows("energy")} for result in (there, away)]
+    assert found[0]["c000"] == found[1]["c000"]
+    assert found[0]["c001"]["computing_j"] == found[1]["c001"]["computing_j"]
+    assert found[0]["c001"]["idle_j"] - found[1]["c001"]["idle_j"] == pytest.approx(0.25 * 0.003, rel=1e-9)
+
+
 def test_energy_changes_no_bit_and_no_time(tmp_path: Path) -> None:
     plain, told = (run_here(tables(**power), tmp_path / str(len(power))) for power in ({}, {"power": POWER}))
     assert "energy" not in plain.summary

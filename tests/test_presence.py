@@ -7,6 +7,7 @@ import pytest
 
 from nodes.sequential import FactList, run_sequentially
 from pflsim.errors import DescriptionError, RunFailed
+from pflsim.record.absence import absences
 from pflsim.spec import validate
 from pflsim.study import Study
 from tests.launching import description
@@ -208,3 +209,16 @@ def test_work_beyond_the_end_of_simulated_time_is_named(tmp_path: Path) -> None:
     slow = {"kind": "bimodal", "stragglers": 3, "slowdown": 1e20, "flops_per_second": 2e6}
     with pytest.raises(RunFailed, match=r"c000: its compute would last until .* simulated time ends after 4.61e\+09 s"):
         played(tmp_path, devices=slow | {"server_flops_per_second": 1e12}, availability="always")
+
+
+def test_when_a_client_is_away_is_told_up_to_any_time() -> None:
+    crashes = [
+        {"kind": "crash", "clients": ["c001"], "keeps_state": True, "at_s": 1, "until_s": 2},
+        {"kind": "crash", "clients": ["c001"], "keeps_state": True, "at_s": 3},
+        {"kind": "lose", "probability": 0.5},
+    ]
+    found = absences("always", crashes, ["c000", "c001"], 1, 5 * S)
+    assert found == {"c000": [], "c001": [(S, 2 * S), (3 * S, 5 * S)]}
+    assert absences("always", crashes[:1], ["c001"], 1, 3 * S // 2) == {"c001": [(S, 3 * S // 2)]}
+    assert absences("always", crashes[2:], ["c001"], 1, S) == {}
+    assert absences({"kind": "diurnal", "duty": 0.25, "period_s": 8.0}, [], ["c000"], 1, 16 * S)["c000"]

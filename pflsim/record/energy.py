@@ -24,10 +24,14 @@ class Energy(NamedTuple):
         return self.computing_j + self.sending_j + self.idle_j
 
 
-def energies(history: History, watts: Mapping[str, Sequence[float]]) -> list[Energy]:
-    """Of each actor for which `watts` has what it draws: computing, sending, and idle."""
+def energies(
+    history: History,
+    watts: Mapping[str, Sequence[float]],
+    absences: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+) -> list[Energy]:
+    """Of each actor for which `watts` has what it draws: computing, sending, and idle; away it draws nothing."""
     found = []
-    for share in shares(history):
+    for share in shares(history, absences):
         if share.actor in watts:
             computing_w, sending_w, idle_w = watts[share.actor]
             lasted_ns = (share.computing_ns, share.sending_ns, share.waiting_ns)

@@ -1,6 +1,6 @@
 """How each actor spent the run: computing, sending, offline, or waiting."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pflsim.record.history import WAIT, History
@@ -16,19 +16,22 @@ class Shares(NamedTuple):
     actor: str
     computing_ns: int  # also aggregating, mixing, and work that was lost
     sending_ns: int  # something of it is under way, and it does not compute
-    offline_ns: int  # away while work waited for it; a server: idle, as nobody was there
+    offline_ns: int  # away; a server: idle, as nobody was there
     waiting_ns: int
 
 
-def shares(history: History) -> list[Shares]:
-    """Every actor's shares of the time from the run's start to the end of its last round (of a peer: its own last)."""
-    sendings = _sendings(history)
-    return [_shares(actor, history, sendings.get(actor, []), history.ends_ns(actor)) for actor in history.actors]
+def shares(history: History, absences: Mapping[str, Sequence[Interval]] | None = None) -> list[Shares]:
+    """Every actor's shares of the time from the run's start to the end of its last round (of a peer: its own last).
+
+    `absences` are when an actor was away by its description; without them, only while work waited for it.
+    """
+    sendings, absences = _sendings(history), absences or {}
+    return [_shares(actor, history, sendings.get(actor, []), absences.get(actor, ())) for actor in history.actors]
 
 
-def _shares(actor: str, history: History, sending: list[Interval], end_ns: int) -> Shares:
-    spans = history.spans.get(actor, [])
-    away = [(span.start_ns, span.end_ns) for span in spans if span.what in _AWAY]
+def _shares(actor: str, history: History, sending: list[Interval], absent: Sequence[Interval]) -> Shares:
+    spans, end_ns = history.spans.get(actor, []), history.ends_ns(actor)
+    away = [*absent, *((span.start_ns, span.end_ns) for span in spans if span.what in _AWAY)]
     computing = [(span.start_ns, span.end_ns) for span in spans if span.what not in (*_AWAY, WAIT)]
     computing_ns = covered_ns(computing, end_ns)
     with_away_ns = covered_ns([*computing, *away], end_ns)

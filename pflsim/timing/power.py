@@ -4,9 +4,9 @@
 
 is every client's; `server_power` is the server's, and without it the server's energy is not told. A device sends as
 long as something of it is under way that arrives, the latency of the link included; it computes, whatever is under way
-then. What it draws while it takes something in is what it draws when idle. While it is away with work that waits for
-it, it draws nothing for the study; away without work, it counts as idle. There are no presets: what a device draws
-depends on its screen, its radio and its cooling, and nobody should publish joules whose watts they did not choose.
+then. What it draws while it takes something in is what it draws when idle, and while it is away it draws nothing for
+the study. There are no presets: what a device draws depends on its screen, its radio and its cooling, and nobody
+should publish joules whose watts they did not choose.
 """
 
 from collections.abc import Mapping

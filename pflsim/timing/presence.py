@@ -76,6 +76,17 @@ class Presence:
         change_ns = self._availability.next_change_ns(client, from_ns)
         return min([*moments, *([] if change_ns is None else [change_ns])], default=None)
 
+    def away(self, client: str, end_ns: int) -> list[tuple[int, int]]:
+        """From when to when `client` is away before `end_ns`."""
+        stretches, now_ns = [], 0
+        while now_ns < end_ns:
+            back_ns = self.back_ns(client, now_ns)
+            if back_ns != now_ns:
+                stretches.append((now_ns, end_ns if back_ns is None else min(back_ns, end_ns)))
+            leaves_ns = None if back_ns is None else self.leaves_ns(client, back_ns)
+            now_ns = end_ns if leaves_ns is None else leaves_ns
+        return stretches
+
     def away_ns(self, client: str, since: Moment) -> int | None:
         """From when on, not before `since`, the server cannot reach `client`, or it has left; None if never."""
         return self.leaves_ns(client, since.ns) if self.can_be_asked(client, since) else since.ns
