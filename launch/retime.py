@@ -68,7 +68,12 @@ def _refuse(description: Description) -> None:
         (schedule.kind != "sync", "schedule.kind", schedule.kind, "which answer comes first decides what is computed"),
         (mode == "wall", "time.mode", mode, "its times are real ones"),
         (there != "always", "availability", there, "who is there when decides what is computed"),
-        (bool(description.fault), "fault", len(description.fault), "what befalls a message depends on when it is sent"),
+        (
+            bool(description.fault),
+            "fault",
+            [one.get("kind") for one in description.fault],
+            "what befalls a message depends on when it is sent",
+        ),
         (until_s is not None, "run.stop.simulated_s", until_s, "time decides when it ends"),
         (budget_s is not None, "training.local_s", budget_s, "time decides how many steps a visit has"),
         (_goes_by_speed(sampling), "schedule.sampling", sampling, "speed decides who works"),

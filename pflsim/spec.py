@@ -314,6 +314,8 @@ def first_problem(problem: pydantic.ValidationError, whole: type[BaseModel] = De
         expected = "must be a table"
     if key in ("links", "devices"):
         expected = "must be a preset's name or a table"
+    if key == "run.stop.accuracy":
+        expected = "must be above 0 and at most 1: a fraction, not per cent"
     if key == "beside":
         expected = 'must be a list of tables, such as [{ name = "local" }]'
     if error["type"] == "string_pattern_mismatch" and where[-1:] == ["name"] and key != "run.name":

@@ -63,7 +63,7 @@ REFUSED = {
     "fedasync": (KINDS["fedasync"], "schedule.kind = 'fedasync': cannot be retimed: which answer comes first"),
     "deadline": (KINDS["deadline"], "schedule.kind = 'deadline'"),
     "availability": (KINDS["availability"], "availability = 'markov': cannot be retimed: who is there"),
-    "faults": (KINDS["faults"], "fault = 2: cannot be retimed"),
+    "faults": (KINDS["faults"], r"fault = \['duplicate', 'slow-link'\]: cannot be retimed"),
     "tiers": (
         {"schedule": {"kind": "sync", "sampling": {"kind": "tiers", "tiers": 2}, "cohort": 2}},
         "schedule.sampling = .*speed decides who works",

@@ -69,7 +69,11 @@ def wrong(tables: dict[str, Any], build: bool = False) -> str:
         ("run__transport", "ip", "run.transport = 'ip': input should be 'ipc' or 'tcp'; did you mean 'ipc'?"),
         ("run__start", "forks", "run.start = 'forks': input should be 'auto', 'fork' or 'spawn'; did you mean 'fork'?"),
         ("time__mode", "virtul", "time.mode = 'virtul': input should be 'virtual' or 'wall'; did you mean 'virtual'?"),
-        ("run__stop__accuracy", 1.5, "run.stop.accuracy = 1.5: input should be less than or equal to 1"),
+        (
+            "run__stop__accuracy",
+            1.5,
+            "run.stop.accuracy = 1.5: must be above 0 and at most 1: a fraction, not per cent",
+        ),
         ("run__device", "cuda", "run.device = 'cuda': only \"cpu\" for now: clients are forked processes"),
         ("training__momentum", 1.0, "training.momentum = 1.0: must lie in [0, 1)"),
         ("training__local_epochs", 2, "give exactly one of local_steps and local_epochs"),

@@ -129,18 +129,23 @@ def markdown(comparison: Comparison) -> str:
 
 
 def latex(comparison: Comparison) -> str:
-    """The accuracies of each column as a `tabular`."""
+    """Two `tabular`s for each column: accuracies, and costs."""
     parts = [f"% {said}" for said in remarks(comparison)]
     for column in comparison.columns:
-        head = accuracy_head(comparison)
-        rows = [(line, accuracy_row(comparison, line)) for line in comparison.of(column)]
-        parts += [f"% {column}"] if column else []
-        parts += [f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", "\\hline", latex_row(head), "\\hline"]
-        parts += [
+        lines = comparison.of(column)
+        rows = [(line, accuracy_row(comparison, line)) for line in lines]
+        accuracies = [
             latex_row(row, bold=row.index(difference_in_words(line)) if line.differs else None) for line, row in rows
         ]
-        parts += ["\\hline", "\\end{tabular}"]
+        parts += [f"% {column}"] if column else []
+        parts += _tabular(accuracy_head(comparison), accuracies)
+        parts += _tabular(cost_head(comparison), [latex_row(cost_row(comparison, line)) for line in lines])
     return "\n".join(parts) + "\n"
+
+
+def _tabular(head: Sequence[str], rows: Sequence[str]) -> list[str]:
+    ruled = [f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", "\\hline", latex_row(head), "\\hline"]
+    return [*ruled, *rows, "\\hline", "\\end{tabular}"]
 
 
 def as_csv(comparison: Comparison) -> str:

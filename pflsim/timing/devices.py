@@ -161,7 +161,8 @@ def resolved(setting: object) -> dict[str, Any]:
     What a file of `pflsim calibrate` states is in it as a number, so that it holds without the file.
     """
     if isinstance(setting, str):
-        speed("devices", setting)
+        if setting not in PRESETS:
+            raise DescriptionError("devices", setting, near_match(setting, sorted(PRESETS)) + ", or a table")
         return {"kind": "constant", "flops_per_second": setting, "server_flops_per_second": "workstation"}
     if not isinstance(setting, Mapping):
         raise DescriptionError("devices", setting, f"must be a table, or one of {', '.join(sorted(PRESETS))}")
