@@ -136,7 +136,11 @@ def _what_was_run(own: Told) -> Section:
         ),
         ("schedule", _settings(run.schedule.kind, run.schedule.settings)),
         *([("codec", _settings("", run.codec))] if run.codec else []),
-        *([("availability", _settings("", run.availability))] if run.availability != "always" else []),
+        *(
+            [("availability", _settings("", run.availability))]
+            if run.availability not in ("always", {"kind": "always"})
+            else []
+        ),
         *([("faults", "; ".join(_settings("", fault) for fault in run.fault))] if run.fault else []),
         ("time", f"{run.time.mode}, {'as simulated' if run.time.mode == 'virtual' else 'as measured'}"),
         ("links", _settings("", run.links)),

@@ -7,7 +7,6 @@ the library says of connections (`zmq_socket_monitor`). All of it happens in one
 import socket as sockets
 import struct
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ import zmq
 from zmq.utils import z85
 
 from nodes.curve import HANDSHAKE_MS, Keys, limit, lock
+from pflsim.timing.clock import host_seconds
 
 MOST_PENDING = 64
 """So many connections may be in their handshake at a time at one socket; any more are cut off."""
@@ -106,7 +106,7 @@ class Gate:
     def _watch(self, monitor: zmq.Socket[bytes]) -> None:
         head, endpoint = monitor.recv_multipart()
         what, value = _EVENT.unpack(head)
-        if who := self._doors[monitor].see(what, value, endpoint, time.monotonic()):
+        if who := self._doors[monitor].see(what, value, endpoint, host_seconds()):
             self._refuse(who)
 
     def _refuse(self, who: str) -> None:

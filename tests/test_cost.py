@@ -277,7 +277,11 @@ def test_csv_and_json_have_the_same_numbers(folder: Path) -> None:
     assert {row["by"] for row in rows} == {"direction", "kind", "link", "client", "total", "round"}
     (total,) = [row for row in rows if row["by"] == "total"]
     assert int(total["payload_bytes"]) == found["total"]["payload_bytes"] > 0
-    assert len([row for row in rows if row["by"] == "round"]) == len(found["rounds"])
+    rounds = [row for row in rows if row["by"] == "round"]
+    assert len(rounds) == len(found["rounds"])
+    assert sum(int(row["charged_bytes"]) for row in rounds) == int(total["charged_bytes"])
+    assert int(total["charged_bytes"]) == int(total["payload_bytes"]) + int(total["header_bytes"])
+    assert {row["payload_bytes"] for row in rounds} == {""}, "only the sum is known of a round"
     assert found["target"]["is_reached"] and found["target"]["round"] >= 1
     assert found["algorithm"] == "fedavg" and 0 < found["useful_bytes_share"] < 1
 

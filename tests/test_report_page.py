@@ -152,6 +152,16 @@ def test_a_browser_draws_the_page_of_peers_and_of_clusters(tmp_path: Path) -> No
         assert_drawn_alike(browser, tmp_path / "clusters" / "report.html", 12)
 
 
+def test_what_was_run_names_codec_availability_and_faults_where_there_are_some(tmp_path: Path) -> None:
+    fault = [{"kind": "slow-link", "factor": 2.0, "clients": ["c001"]}]
+    away = {"kind": "bernoulli", "probability": 0.9, "period_s": 1.0}
+    told = section(report_of(tmp_path / "a", codec={"up": "int4"}, fault=fault, availability=away), "What was run")
+    facts = told.split("<details")[0]
+    assert "int4" in facts and "slow-link" in facts and "bernoulli" in facts
+    plain = section(report_of(tmp_path / "b"), "What was run").split("<details")[0]
+    assert not any(f">{name}<" in plain for name in ("codec", "faults", "availability"))
+
+
 def test_folders_beside_that_differ_in_more_than_the_method_are_left_out(study: Path, tmp_path: Path) -> None:
     shutil.copytree(study, tmp_path / "run")
     run_into(tmp_path / "run-other", description(**(SMALL | {"run__seed": 9}), algorithm={"name": "local"}))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from launch.sweep.cache import NOTE, Cache, key_of
+from launch.sweep.cache import NOTE, Cache, _parts, key_of
 from launch.sweep.display import Pace, eta, total_s
 from launch.sweep.figures import figures, trials_in_words
 from launch.sweep.files import as_toml, latex, markdown, table_rows
@@ -179,6 +179,29 @@ def test_a_changed_file_makes_another_run(tmp_path: Path) -> None:
     before = key_of(validate(given))
     graph.write_text("k,l\n0,1\n1,2\n0,3\n")
     assert key_of(validate(given)) != before
+
+
+def test_the_code_of_codecs_is_part_of_a_key() -> None:
+    parts = {part.__name__ for part in _parts(validate(description(codec={"up": "int4", "down": {"name": "fp16"}})))}
+    assert {"FourBits", "Half"} <= parts
+
+
+@pytest.mark.parametrize("damaged", [NOTE, "summary.json", "record.db", "run.toml"])
+def test_a_damaged_run_is_none_and_gives_its_place_to_a_new_one(damaged: str, tmp_path: Path) -> None:
+    given = validate(description())
+    place = tmp_path / key_of(given)
+    finished_in(place, description())
+    (place / NOTE).write_text('{"code": "another"}')
+    whole = (place / damaged).read_bytes()
+    (place / damaged).write_bytes(whole[: len(whole) // 2])
+    cache = Cache(tmp_path)
+    key = cache.key_of(given)
+    assert not cache.holds(key)
+    cache.keep(key, finished_in(cache.unfinished(key, 1), description()))
+    assert cache.holds(key)
+    (place / damaged).unlink()
+    later = Cache(tmp_path)
+    assert later.key_of(given) == key and not later.holds(key)
 
 
 def test_a_new_option_voids_no_run_and_a_changed_default_does(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from launch.cli import guarded, pflsim
 from launch.sweep import pool
-from launch.sweep.command import Options, sweep
+from launch.sweep.command import Options, check_sweep, sweep
+from pflsim.errors import DescriptionError
 from pflsim.record.result import Result
 from tests.launching import ACCIDENT, BASE, Launched, launcher, run_here
 
@@ -136,3 +137,12 @@ def test_a_wrong_sweep_ends_with_code_2_before_anything_starts(tmp_path: Path) -
     assert not (tmp_path / "out").exists()
     done = CliRunner().invoke(pflsim, ["run", str(tmp_path / "swept.toml")])
     assert "is a sweep" in str(done.exception)
+
+
+def test_check_refuses_what_the_data_refuse(tmp_path: Path) -> None:
+    bad = described(column=[{"name": "bad", "set": {"data.samples": 3}}])
+    path = tmp_path / "sweep.toml"
+    path.write_text(tomli_w.dumps(bad))
+    with pytest.raises(DescriptionError, match="bad"):
+        check_sweep(path, Options(out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()

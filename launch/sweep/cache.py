@@ -98,13 +98,16 @@ class Cache:
 
     def holds(self, key: str) -> bool:
         """Whether a run with this key was finished, and was what a run with it would be now."""
-        if not self._is_whole(key):
+        if not (self.place(key) / NOTE).exists():
             return False
         if key not in self._agreed:
-            stored = read(self.place(key) / "run.toml")
-            mode = stored.get("time", {}).get("mode", "virtual")
-            self._agreed[key] = _agree(_without_placement(stored, mode), self._asked.get(key, {}))
+            self._agreed[key] = self._is_whole(key) and self._is_as_now(key)
         return self._agreed[key]
+
+    def _is_as_now(self, key: str) -> bool:
+        stored = read(self.place(key) / "run.toml")
+        mode = stored.get("time", {}).get("mode", "virtual")
+        return _agree(_without_placement(stored, mode), self._asked.get(key, {}))
 
     def _is_whole(self, key: str) -> bool:
         """Whether all that is read of a finished run is there and can be read; else it is run again."""

@@ -1,7 +1,7 @@
 """The figures of a sweep's table: for each cell the mean and standard deviation over seeds, beside the paper's."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -83,6 +83,25 @@ def row_name(row: Row) -> str:
 def signed(points: float | None) -> str:
     """A difference in points, with its sign."""
     return "" if points is None else f"{points:+.2f}"
+
+
+def column_table(own: Sequence[Figure]) -> tuple[list[str], list[list[str]]]:
+    """The heading and the rows of one column's table: only what some method has something of."""
+    paper = any(figure.cell.paper is not None for figure in own)
+    chosen = any(figure.choice for figure in own)
+    noted = any(figure.cell.row.note for figure in own)
+    head = ["method", "%", *(["paper", "diff."] * paper), *(["chosen"] * chosen), *(["note"] * noted)]
+    rows = []
+    for figure in own:
+        published = NOTHING if figure.cell.paper is None else f"{figure.cell.paper:.2f}"
+        row = [row_name(figure.cell.row), str(figure), *([published, signed(figure.difference)] * paper)]
+        row += [in_words(figure.choice.trial.settings) if figure.choice else ""] * chosen
+        rows.append(row + [figure.cell.row.note] * noted)
+    return head, rows
+
+
+WORDS = ("method", "chosen", "note")
+"""Columns of it that are no numbers."""
 
 
 def how_it_was_made(plan: Plan) -> list[str]:

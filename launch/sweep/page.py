@@ -2,11 +2,12 @@
 
 from launch.sweep.along import along_a_number
 from launch.sweep.figures import (
+    WORDS,
     Figure,
+    column_table,
     figures,
     how_it_was_made,
     row_name,
-    signed,
     trials_in_words,
     warnings_in_words,
     what_went_wrong,
@@ -15,7 +16,6 @@ from launch.sweep.files import as_toml, in_column
 from launch.sweep.plan import Plan
 from pflsim.report.page import Folded, Lines, Part, Remarks, Section, Table, page
 from pflsim.report.seeds import Points, accuracies
-from pflsim.sweep import in_words
 
 
 def sweep_page(plan: Plan) -> str:
@@ -33,17 +33,8 @@ def sweep_page(plan: Plan) -> str:
 
 
 def _parts(plan: Plan, own: list[Figure]) -> list[Part]:
-    paper = any(figure.cell.paper is not None for figure in own)
-    chosen = any(figure.choice for figure in own)
-    noted = any(figure.cell.row.note for figure in own)
-    head = ["method", "%", *(["published", "difference"] * paper), *(["chosen"] * chosen), *(["note"] * noted)]
-    rows = []
-    for figure in own:
-        published = "" if figure.cell.paper is None else f"{figure.cell.paper:.2f}"
-        row = [row_name(figure.cell.row), str(figure), *([published, signed(figure.difference)] * paper)]
-        row += [in_words(figure.choice.trial.settings) if figure.choice else ""] * chosen
-        rows.append(row + [figure.cell.row.note] * noted)
-    words = frozenset(place for place, name in enumerate(head) if name in ("method", "chosen", "note"))
+    head, rows = column_table(own)
+    words = frozenset(place for place, name in enumerate(head) if name in WORDS)
     points = [Points(row_name(one.cell.row), list(one.values.values()), one.cell.paper) for one in own]
     seen: list[Part] = [accuracies(points)] if any(one.values for one in points) else []
     return [*along_a_number(plan, own), *seen, Table(head, rows, left=words)]

@@ -8,18 +8,17 @@ from rich.table import Table
 from launch.screen import fitted
 from launch.show import Screen
 from launch.sweep.figures import (
-    NOTHING,
+    WORDS,
+    column_table,
     figures,
     how_it_was_made,
-    row_name,
-    signed,
     trials_in_words,
     warnings_in_words,
     what_went_wrong,
 )
 from launch.sweep.files import in_column, wide_rows
 from launch.sweep.plan import Plan
-from pflsim.sweep import Cell, in_words
+from pflsim.sweep import Cell
 
 _MOST_WRONG = 20
 _WIDER_THAN_ANY = 10_000
@@ -47,31 +46,13 @@ def show_table(plan: Plan) -> None:
 
 def _blocks(plan: Plan) -> list[Table]:
     found = figures(plan)
-    blocks = []
-    for column in plan.sweep.columns:
-        own = in_column(found, column)
-        paper = any(figure.cell.paper is not None for figure in own)
-        chosen = any(figure.choice for figure in own)
-        noted = any(figure.cell.row.note for figure in own)
-        head = ["method", "%", *(["paper", "diff."] * paper), *(["chosen"] * chosen), *(["note"] * noted)]
-        rows = []
-        for figure in own:
-            row = [row_name(figure.cell.row), str(figure)]
-            row += [_percent(figure.cell.paper), signed(figure.difference)] * paper
-            row += [in_words(figure.choice.trial.settings) if figure.choice else ""] * chosen
-            rows.append(row + [figure.cell.row.note] * noted)
-        blocks.append(_table(column, head, rows))
-    return blocks
-
-
-def _percent(figure: float | None) -> str:
-    return NOTHING if figure is None else f"{figure:.2f}"
+    return [_table(column, *column_table(in_column(found, column))) for column in plan.sweep.columns]
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(title=title or None, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
     for name in head:
-        is_text = name in ("method", "chosen", "note")
+        is_text = name in WORDS
         table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text, overflow="fold")
     for row in rows:
         table.add_row(*row)

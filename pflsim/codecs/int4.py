@@ -11,35 +11,14 @@ each, the first in the lower half of its byte.
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from torch import Tensor
-
-from pflsim.coding.chunks import chunks, decode_levels, encode_levels, level_bytes, require_chunk
-from pflsim.coding.codec import Bytes, Shapes
-
-_LEVELS, _BITS = 7, 4
+from pflsim.coding.levels import Levels
 
 
 @dataclass(frozen=True)
-class FourBits:
+class FourBits(Levels):
     """15 levels a chunk."""
 
     chunk: int = 64  # numbers that share a scale
 
-    biased: ClassVar[bool] = False
-    differences_only: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        require_chunk(self.chunk)
-
-    def variance(self, n: int) -> float:
-        return min(n, self.chunk) / (4 * _LEVELS**2)
-
-    def frame_bytes(self, n: int, shapes: Shapes = ()) -> int:
-        return 4 * chunks(n, self.chunk) + level_bytes(n, _BITS)
-
-    def encode(self, v: Tensor, rng: np.random.Generator, shapes: Shapes = ()) -> Bytes:
-        return encode_levels(v, rng, self.chunk, _LEVELS, _BITS, "max")
-
-    def decode(self, frame: Bytes, n: int, shapes: Shapes = ()) -> Tensor:
-        return decode_levels(frame, n, self.chunk, _LEVELS, _BITS)
+    largest: ClassVar[int] = 7
+    bits: ClassVar[int] = 4

@@ -10,35 +10,14 @@ Frame: 4 ceil(n / chunk) + n bytes: M as float32 little-endian for each chunk, t
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from torch import Tensor
-
-from pflsim.coding.chunks import chunks, decode_levels, encode_levels, require_chunk
-from pflsim.coding.codec import Bytes, Shapes
-
-_LEVELS, _BITS = 127, 8
+from pflsim.coding.levels import Levels
 
 
 @dataclass(frozen=True)
-class EightBits:
+class EightBits(Levels):
     """255 levels a chunk."""
 
     chunk: int = 1024  # numbers that share a scale
 
-    biased: ClassVar[bool] = False
-    differences_only: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        require_chunk(self.chunk)
-
-    def variance(self, n: int) -> float:
-        return min(n, self.chunk) / (4 * _LEVELS**2)
-
-    def frame_bytes(self, n: int, shapes: Shapes = ()) -> int:
-        return 4 * chunks(n, self.chunk) + n
-
-    def encode(self, v: Tensor, rng: np.random.Generator, shapes: Shapes = ()) -> Bytes:
-        return encode_levels(v, rng, self.chunk, _LEVELS, _BITS, "max")
-
-    def decode(self, frame: Bytes, n: int, shapes: Shapes = ()) -> Tensor:
-        return decode_levels(frame, n, self.chunk, _LEVELS, _BITS)
+    largest: ClassVar[int] = 127
+    bits: ClassVar[int] = 8

@@ -15,7 +15,7 @@ def absences(
 ) -> dict[str, list[tuple[int, int]]]:
     """By client, from when to when it was away before `end_ns`; crashes dated in rounds take no time of their own."""
     crashes = [fault for fault in faults if fault.get("kind") == "crash"]
-    if availability == "always" and not crashes:
+    if availability in ("always", {"kind": "always"}) and not crashes:
         return {}
     presence = Presence(Availability(availability, names, seed), Faults(crashes, (SERVER, *names), seed))
     return {name: presence.away(name, end_ns) for name in names}
