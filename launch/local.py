@@ -26,10 +26,7 @@ from launch.reception import Reception
 from launch.recorder import Recorder
 from launch.supervision import Supervision
 from pflsim.errors import DescriptionError, RunFailed
-from pflsim.log import log_file, open_log
-from pflsim.record.absence import absences
 from pflsim.record.database import Reader
-from pflsim.record.energy import energies, summed
 from pflsim.record.history import History
 from pflsim.record.report import summarise, write_summary
 from pflsim.record.result import Result
@@ -118,9 +115,6 @@ class LocalRun:
         database = self.directory / "record.db"
         self._recorder = Recorder(database, self._started_s, record.spans, self._progress)
         last(self._recorder.close)
-        file = log_file(self._logs, "launcher")
-        last(file.close)
-        self._recorder.log = open_log("launcher", self._run_id, self._started_ns, file, record.log, None)
         self._private = PrivateFolder()
         last(self._private.remove)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -130,8 +124,17 @@ class LocalRun:
         self._recorder.on_model = self._save_model
         self._host = LocalHost(self._logs / "host.log")
         last(self._host.end)
+        self._open_log()
         self._supervision = Supervision(self._host, self._recorder, run.patience_s, others)
         self._is_open = True
+
+    def _open_log(self) -> None:
+        from pflsim.log import log_file, open_log  # here, as that takes 70 ms, in which the host goes on
+
+        file = log_file(self._logs, "launcher")
+        self._at_the_end.callback(file.close)
+        level = self.description.record.log
+        self._recorder.log = open_log("launcher", self._run_id, self._started_ns, file, level, None)
 
     def _listen(self, context: "zmq.Context[zmq.Socket[bytes]]") -> Reception | None:
         """Open the recorder's socket, and that for hosts on other machines, if there are to be any."""
@@ -238,6 +241,9 @@ class LocalRun:
 
     def _tell_energy(self, reader: Reader) -> dict[str, Any]:
         """Record what everybody has spent; it is worked out from what the record says of time."""
+        from pflsim.record.absence import absences  # here, as most runs tell no energy
+        from pflsim.record.energy import energies, summed
+
         history, asked = History.read(reader), self.description
         names, seed = client_names(asked.run.clients), asked.run.seed.train
         away = absences(asked.availability, asked.fault, names, seed, history.end_ns)

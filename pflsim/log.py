@@ -8,13 +8,13 @@ actor, `actor`, `round` (from 1) and `simulated_s`. `pflsim logs` reads them. St
 from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import structlog
 
 from pflsim.timing.clock import NANOSECONDS, host_nanoseconds
+from pflsim.values import Level
 
-Level = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
 
 _WARNINGS = ("waiting", "few", "late", "stale", "rejected", "skipped", "gone", "away", "cancelled")

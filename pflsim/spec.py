@@ -19,9 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pflsim import outside
 from pflsim.errors import DescriptionError
 from pflsim.learning.training import Training
-from pflsim.log import Level
 from pflsim.topology import Weights
-from pflsim.values import DEEPEST, plain
+from pflsim.values import DEEPEST, Level, plain
 
 Positive = Annotated[int, Field(gt=0)]
 

@@ -3,12 +3,15 @@
 import math
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 from pflsim.errors import DescriptionError
 
 MOST = 1e30
 """No number may be larger: models are float32, which ends at 3.4e38, and what is worked out from it must fit too."""
+
+Level = Literal["debug", "info", "warning", "error"]
+"""How much processes log."""
 
 DEEPEST = 20
 """So many tables or lists may stand in one another."""
