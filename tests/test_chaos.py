@@ -4,6 +4,7 @@ import os
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,6 +142,11 @@ AVAILABILITY: dict[str, Any] = {
     "diurnal": {"kind": "diurnal", "duty": 0.6, "period_s": 0.1},
 }
 
+ALL_KINDS = AVAILABILITY | {
+    "trace": {"kind": "trace", "file": str(Path(__file__).with_name("there.csv")), "repeat_s": 0.4},
+}
+"""The trace is of five clients."""
+
 FAULTS: dict[str, list[dict[str, Any]]] = {
     "nothing": [],
     "crash": [{"kind": "crash", "clients": ["c001", 3], "at_s": 0.02, "until_s": 0.06, "keeps_state": False}],
@@ -194,16 +200,16 @@ def test_a_run_is_the_same_in_whatever_order_its_messages_really_arrive(
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("availability", AVAILABILITY)
+@pytest.mark.parametrize("availability", ALL_KINDS)
 def test_so_it_is_whoever_leaves_and_whatever_goes_wrong(availability: str, fault: str, engine: str) -> None:
-    tables = tables_of(engine, links="4g", availability=AVAILABILITY[availability], fault=FAULTS[fault])
+    tables = tables_of(engine, links="4g", availability=ALL_KINDS[availability], fault=FAULTS[fault])
     assert_same(shuffled(tables, 1), tables)
 
 
 @pytest.mark.parametrize("engine", ["cancel", "timeout", "fresh until"])
 @pytest.mark.parametrize("fault", LOSING)
 @pytest.mark.parametrize("links", LINKS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(ORDERS))
 def test_so_it_is_when_messages_never_arrive(seed: int, links: str, fault: str, engine: str) -> None:
     tables = tables_of(engine, links=LINKS[links], fault=LOSING[fault])
     assert_same(shuffled(tables, seed), tables)
@@ -211,12 +217,13 @@ def test_so_it_is_when_messages_never_arrive(seed: int, links: str, fault: str, 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("links", ["lossy", "ideal"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_so_it_is_in_more_orders_and_on_lossy_links(engine: str) -> None:
+def test_so_it_is_in_more_orders_with_and_without_links_that_are_shared(engine: str, links: str) -> None:
     """`PFLSIM_ORDERS` says in how many."""
     for fault in FAULTS.values():
-        for availability in AVAILABILITY.values():
-            tables = tables_of(engine, links=LINKS["lossy"], availability=availability, fault=fault)
+        for availability in ALL_KINDS.values():
+            tables = tables_of(engine, links=LINKS[links], availability=availability, fault=fault)
             expected = run_sequentially(Study(validate(tables), RUN)).finished()
             for seed in range(ORDERS):
                 found = shuffled(tables, seed)
