@@ -20,8 +20,6 @@ from pflsim.record.durations import duration
 from pflsim.record.pieces import FATES
 from pflsim.record.sizes import size
 
-FORMATS = ("text", "csv", "json")
-
 
 def show_cost(directories: Sequence[Path], target: float | None, form: str) -> None:
     """Print the costs of the runs in these folders."""
