@@ -1,19 +1,39 @@
 """Ctrl-C, SIGTERM, a closed terminal: the first one ends a run in good order, and no further one can spoil that."""
 
+import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+_AGAIN_S = 0.01
 
 
 def _first(number: int, frame: FrameType | None) -> NoReturn:
     for one in _ENDING:
         signal.signal(one, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _once_more(hook: "Callable[[sys.UnraisableHookArgs], Any]", dropped: "sys.UnraisableHookArgs") -> None:
+    """Python drops what is raised while an object is cleared away: a signal that came just then comes again."""
+    if dropped.exc_type is not KeyboardInterrupt:
+        hook(dropped)
+        return
+    signal.signal(signal.SIGTERM, _first)
+    threading.Timer(_AGAIN_S, _send).start()
+
+
+def _send() -> None:
+    if signal.getsignal(signal.SIGTERM) is _first:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager
@@ -27,17 +47,19 @@ def interrupted_once() -> Iterator[None]:
     if outside_main or signal.getsignal(signal.SIGTERM) in (_first, signal.SIG_IGN):
         yield
         return
-    before = {one: signal.getsignal(one) for one in _ENDING}
+    before, hook = {one: signal.getsignal(one) for one in _ENDING}, sys.unraisablehook
     try:
         interrupt_once()
         yield
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+        sys.unraisablehook = hook
 
 
 def interrupt_once() -> None:
     """The same for the rest of this process."""
+    sys.unraisablehook = partial(_once_more, sys.unraisablehook)
     for one in _ENDING:
         if signal.getsignal(one) is not signal.SIG_IGN:
             signal.signal(one, _first)

@@ -72,15 +72,15 @@ class Sequential:
         """They have met."""
 
     def _due_ns(self, name: str) -> int | None:
-        """When the next event of an actor is; one that works and is asked something goes on before all others.
+        """When the next event of an actor is; one whose work is cancelled, or may be, goes on before all others.
 
-        For its work may be cancelled, and what it is given instead may be done before this work would have been. It has
-        gone ahead of the others until it hears of that, so its own time says nothing.
+        For what it is given instead may be done before this work would have been. It has gone ahead of the others until
+        it hears of that, so its own time says nothing.
         """
         port, until_ns = self._ports[name], self._until[name]
         if until_ns is None:
             return port.next_event_ns()
-        return 0 if port.is_asked() else until_ns
+        return 0 if port.is_asked() or port.works_in_vain() else until_ns
 
 
 class FactList:

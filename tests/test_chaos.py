@@ -247,3 +247,10 @@ def test_who_is_cancelled_while_away_and_works_again_at_once_is_never_too_late()
         devices__jitter=0.5,
     )
     assert_same(shuffled(tables, 1), tables)
+
+
+def test_work_that_comes_after_it_was_cancelled_keeps_nobody_from_what_follows() -> None:
+    """Another message has overtaken it; in the sequential driver, too, what follows is taken in its turn."""
+    reordered = [{"kind": "reorder", "probability": 0.5, "delay_s": 0.02}]
+    tables = tables_of("fresh until", links="ideal", availability="always", fault=reordered)
+    assert_same(shuffled(tables, 1), tables)

@@ -100,6 +100,10 @@ class Port:
         """What this actor works on, and has not answered."""
         self._taken_ns = 0
         """When the last message of the method was taken."""
+        self._work_id = 0
+        """The last work that this actor was given."""
+        self._void: set[int] = set()
+        """Work that was cancelled, as far as this actor has heard."""
         self._never_answer: set[str] = set()
         """Who will not answer what it was asked last."""
         self._sequence: Counter[str] = Counter()
@@ -251,6 +255,7 @@ class Port:
 
     def heard_ns(self, cancellation: Message) -> int:
         """When this actor hears of a cancellation that it has just taken: a moment after it was sent."""
+        self._void.add(cancellation.work_id)
         return self.asked_ns + self._links.latency_ns(cancellation.sender, self.name)
 
     def undo(self, work_id: int, from_ns: int) -> None:
@@ -260,6 +265,7 @@ class Port:
         self._journal.undo(from_ns)
         self._journal.event(self.clock.now_ns(), "cancelled", sequence=work_id)
         self._asked = None
+        self._void.discard(work_id)
 
     def answers_never(self, question: Message) -> None:
         """Let who asked `question` know that no answer to it will ever come; its program is not told."""
@@ -321,6 +327,10 @@ class Port:
     def is_asked(self) -> bool:
         """Whether something is asked of this actor that takes no simulated time."""
         return self.when_asked is not None and any(self._inbox.next_due_ns(one) is not None for one in ASIDE)
+
+    def works_in_vain(self) -> bool:
+        """Whether what this actor works on is cancelled already, so that what comes of it will be undone."""
+        return self._work_id in self._void
 
     def may_take(self) -> bool:
         """Whether the earliest message known so far can be handed out now."""
@@ -474,7 +484,7 @@ class Port:
             charged = sizes[0] + sizes[1]
             self._journal.event(arrival_ns, "took", message.kind, message.sender, message.sequence, charged)
             if message.kind in wire.QUESTIONS:
-                self._asked = message
+                self._asked, self._work_id = message, message.work_id
                 if self.cancels:
                     self._departures.mark()
                     self._journal.mark()
