@@ -36,6 +36,8 @@ FROM_HOSTS: dict[str, dict[str, type | UnionType]] = {
     "failed": {"reason": str},
     "started": {"pids": dict},
     "ended": {"process": str, "code": int, "processor_s": float},
+    "echoed": {"data": bytes, "unix_ns": int},
+    "timed": {"flops_per_second": float},
     "leaving": {"reason": str},
     "gone": {},
 }

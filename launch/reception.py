@@ -98,6 +98,8 @@ class Reception:
         """Whom the gate has refused, in words that were not told yet."""
         self.on_refused: Callable[[str], None] = lambda words: None
         """Called with who was refused, or what was dropped, and why."""
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called whenever somebody asks for news."""
 
     @property
     def hosts(self) -> list[RemoteHost]:
@@ -107,6 +109,7 @@ class Reception:
     def news(self) -> list[tuple[RemoteHost, dict[str, Any]]]:
         """What hosts have said by now, and who is lost; tells all of them that the launcher is there."""
         said: list[tuple[RemoteHost, dict[str, Any]]] = []
+        self.meanwhile()
         while self.socket.poll(0):
             route, *frames = self.socket.recv_multipart()
             try:

@@ -21,6 +21,7 @@ from nodes.channel import Channel
 from nodes.forking import hand_on_libraries, use_huge_pages
 from nodes.parent import die_with_parent
 from nodes.roster import roster, what_it_has
+from nodes.speed import speed_here
 from pflsim.errors import DescriptionError
 
 MANY = 100
@@ -62,6 +63,8 @@ class Host:
         elif order["what"] == "start":
             common = order["common"] | {"logs": order["logs"]}
             self._start([one | common for one in order["assignments"]], order["logs"])
+        elif order["what"] == "time":
+            self._channel.say("timed", flops_per_second=speed_here(self._study))
 
     def _build(self, order: dict[str, Any]) -> None:
         self._order = order
