@@ -4,6 +4,7 @@ import socket as sockets
 from contextlib import suppress
 
 import psutil
+import zmq
 
 from launch.control import ANY
 from pflsim.errors import DescriptionError
@@ -23,6 +24,14 @@ def parsed(listen: str, key: str = "--listen") -> tuple[str, int]:
     except (OSError, ValueError) as problem:
         raise DescriptionError(key, listen, expected) from problem
     return address, int(port)
+
+
+def bind(socket: "zmq.Socket[bytes]", listen: str, key: str = "--listen") -> None:
+    """Listen there. Raises DescriptionError, which names `key`."""
+    try:
+        socket.bind(listen)
+    except zmq.ZMQError as problem:
+        raise DescriptionError(key, listen, f"cannot be listened at: {problem.strerror}") from problem
 
 
 def found_at(endpoint: str) -> tuple[str, ...]:

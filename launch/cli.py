@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from launch import screen
+from launch.hosts.commands import hosts_commands
 from launch.interrupts import interrupt_once
 from pflsim.errors import DescriptionError, RunFailed, TooEarly
 
@@ -354,6 +355,9 @@ def _tables(description: Path, settings: tuple[str, ...], algorithm: str | None)
         tables = override(tables, assignment)
     placed_tables: dict[str, Any] = placed(tables, description.parent)
     return placed_tables
+
+
+pflsim.add_command(hosts_commands(_tables))
 
 
 def guarded(command: Callable[[], object]) -> int:

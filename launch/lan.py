@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import zmq
 
-from launch.addresses import found_at, parsed, reached_at
+from launch.addresses import bind, found_at, parsed, reached_at
 from launch.admission import Admission
 from launch.control import MOST_BYTES, seen_from
 from launch.directory import replaced
@@ -128,11 +128,7 @@ class LanRun(LocalRun):
             self._reception.meanwhile = self._tend
             self._at_the_end.callback(self._lan.starter.end, self._progress.say)
         self._recorder.bind(f"tcp://{self._address}:*")
-        endpoint = f"tcp://{self._address}:{self._port}"
-        try:
-            self._reception.socket.bind(endpoint)
-        except zmq.ZMQError as problem:
-            raise DescriptionError("--listen", endpoint, f"cannot be listened at: {problem.strerror}") from problem
+        bind(self._reception.socket, f"tcp://{self._address}:{self._port}")
         self._gate.open()
         return self._reception
 

@@ -146,14 +146,7 @@ class LocalRun:
 
     def _order(self) -> dict[str, Any]:
         """What every host builds."""
-        return {
-            "tables": self.description.as_tables(),
-            "at": self.description.algorithm.at,
-            "later": [(table.model_dump(), table.at) for table in self._later],
-            "run_id": self._run_id,
-            "start": start_method(self.description),
-            "tells_what_it_has": False,
-        }
+        return order_to_build(self.description, self._later, self._run_id) | {"tells_what_it_has": False}
 
     def _build(self) -> None:
         self._host.say("build", **self._order())
@@ -250,6 +243,18 @@ class LocalRun:
         spent = energies(history, self._plan["watts"], away)
         self._recorder.write([("energy", *one) for one in spent])
         return summed(spent)
+
+
+def order_to_build(description: Description, later: Sequence[Algorithm], run_id: bytes) -> dict[str, Any]:
+    """What a host is told that is to build what a description stands for, and to say what it has."""
+    return {
+        "tables": description.as_tables(),
+        "at": description.algorithm.at,
+        "later": [(table.model_dump(), table.at) for table in later],
+        "run_id": run_id,
+        "start": start_method(description),
+        "tells_what_it_has": True,
+    }
 
 
 class Shown(str):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
+from pflsim.timing.links import wire_bytes
+
 PINGS = 15
 LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 25
 LONG_ENOUGH_S = 0.25
@@ -22,7 +24,7 @@ class Link:
     latency_s: float
     """One way: half of what a small message and its answer take."""
     up_mbps: float
-    """From the host to the launcher, in 10^6 bits a second."""
+    """From the host to the launcher, in 10^6 bits a second of the bare line, as a description's `links` count them."""
     down_mbps: float
     clock_ahead_s: float
     """How far the host's clock is ahead of the launcher's."""
@@ -45,4 +47,4 @@ def _rate_mbps(seconds: Callable[[int], float], round_trip_s: float) -> float:
     count = LEAST_BYTES
     while (taken_s := seconds(count)) - round_trip_s < LONG_ENOUGH_S and count < MOST_BYTES:
         count *= 4
-    return 8 * count / 1e6 / max(taken_s - round_trip_s, 1e-9)
+    return 8 * wire_bytes([count]) / 1e6 / max(taken_s - round_trip_s, 1e-9)

@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Self
 
 import zmq
 
-from launch.addresses import found_at
+from launch.addresses import bind, found_at
 from launch.hosts.hostfile import HostFile
 from launch.hosts.links import Link, measured_link
 from launch.hosts.starting import SshHosts
@@ -74,7 +75,7 @@ class Visit:
                 self._reception = _Guests(context, gate, run_id, len(self.found), keys)
                 self._reception.strangers = SimpleQueue()
                 last(gate.close)
-                self._reception.socket.bind(self._file.listen)
+                bind(self._reception.socket, self._file.listen, "listen")
                 last(self._reception.end, "done")
                 gate.open()
                 where = found_at(self._reception.socket.getsockopt_string(zmq.LAST_ENDPOINT))
@@ -101,7 +102,7 @@ class Visit:
         """One after another, as they share this machine's own link."""
         for one in self.there:
             try:
-                one.link = measured_link(lambda data, wanted, name=one.name: self._echo(name, data, wanted))
+                one.link = measured_link(partial(self._echo, one.name))
             except RunFailed as problem:
                 one.why_not = problem.reason
 
@@ -179,5 +180,3 @@ class Visit:
 
 def _nothing(line: str) -> None:
     """What they say while they are asked is of no interest."""
-
-
