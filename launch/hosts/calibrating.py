@@ -79,9 +79,9 @@ def _measure(visit: Visit, description: Description) -> tuple[list[Measured], fl
         visit.measure_links()
         visit.build(order, longest_s)
         visit.time_steps(TIMED_WITHIN_S)
-        with own_host() as own:
-            own.build(order, longest_s)
-            own_speed = own.flops_per_second(TIMED_WITHIN_S)
+    with own_host() as own:  # alone, as a machine may be among those that it has started
+        own.build(order, longest_s)
+        own_speed = own.flops_per_second(TIMED_WITHIN_S)
     return [_measured(one) for one in visit.found.values()], own_speed
 
 

@@ -31,7 +31,7 @@ def check_hosts(path: Path, tables: Mapping[str, Any] | None) -> bool:
             order = order_to_build(description, description.beside, RUN_ID)
             longest_s = description.run.patience_s + IMPORTS_S
             with own_host() as own:
-                mine = own.build(order, longest_s)["has"]
+                mine = own.build(order, longest_s, visit.listen)["has"]
         visit.await_all()
         visit.measure_links()
         if description is not None:
@@ -95,4 +95,5 @@ def _measured(one: Visited) -> list[str]:
     if one.link is None:
         return [""] * 4
     rates = [three_digits(rate) for rate in (one.link.up_mbps, one.link.down_mbps)]
-    return [f"{one.link.clock_ahead_s:+.3f}", three_digits(1e3 * one.link.latency_s), *rates]
+    ahead_s = round(one.link.clock_ahead_s, 3) + 0.0  # never -0.000
+    return [f"{ahead_s:+.3f}", three_digits(1e3 * one.link.latency_s), *rates]

@@ -25,6 +25,7 @@ QUIETLY = (
     *("-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=5"),
     *("-o", "ServerAliveCountMax=3"),
+    *("-o", "RemoteCommand=none"),
     "-T",
 )
 """Options of ssh with which it can neither ask nor hang."""

@@ -1,7 +1,7 @@
 """What this machine, the launcher's, has: with that of the hosts is compared."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,12 @@ class OwnHost:
         self._host.end()
         self._folder.cleanup()
 
-    def build(self, order: Mapping[str, Any], within_s: float) -> Mapping[str, Any]:
-        """The plan of what it has built. Raises DescriptionError or RunFailed."""
+    def build(
+        self, order: Mapping[str, Any], within_s: float, meanwhile: Callable[[], None] = lambda: None
+    ) -> Mapping[str, Any]:
+        """The plan of what it has built; `meanwhile` is called now and then. Raises DescriptionError or RunFailed."""
         self._host.say("build", **order)
-        said = self._host.hear_within(within_s, lambda: None)
+        said = self._host.hear_within(within_s, meanwhile)
         if said["what"] == "refused":
             raise DescriptionError(said["key"], Shown(said["value"]), said["expected"])
         if said["what"] != "built":

@@ -55,7 +55,7 @@ class Remote:
                 self._rest += b"\n" * bool(self._rest)
                 break
         *whole, self._rest = self._rest.split(b"\n")
-        said = [line.decode(errors="replace").rstrip() for line in whole]
+        said = [_shown(line) for line in whole]
         self.last.extend(line for line in said if line)
         return said
 
@@ -76,3 +76,8 @@ class Remote:
     def close(self) -> None:
         """Close what is left of the connection."""
         self._output.close()
+
+
+def _shown(line: bytes) -> str:
+    """A line without what a terminal might obey."""
+    return "".join(letter if letter.isprintable() else " " for letter in line.decode(errors="replace")).rstrip()

@@ -119,11 +119,8 @@ class Visit:
         self._wait(lambda one: self._take_speed(one), within_s, f"has not timed its steps within {within_s:g} s")
 
     def _take_plan(self, one: Visited) -> bool:
-        if (said := self._next(one.name, "built", "refused")) is not None:
-            if said["what"] == "built":
-                one.plan = said["plan"]
-            else:
-                one.why_not = f"{said['key']} = {said['value']}: {said['expected']}"
+        if (said := self._next(one.name, "built")) is not None:
+            one.plan = said["plan"]
         return one.plan is not None
 
     def _take_speed(self, one: Visited) -> bool:
@@ -139,7 +136,7 @@ class Visit:
                 raise RunFailed(name, self.found[name].why_not)
             if time.monotonic() - began_s > ANSWER_S:
                 raise RunFailed(name, f"has not answered within {ANSWER_S:g} s")
-            self._listen()
+            self.listen()
         return said["_heard_s"] - began_s, said["unix_ns"]
 
     def _wait(self, is_done: Callable[[Visited], bool], within_s: float, why_not: str) -> None:
@@ -148,16 +145,16 @@ class Visit:
             if time.monotonic() > deadline_s:
                 for one in rest:
                     one.why_not = why_not
-            self._listen()
+            self.listen()
 
-    def _next(self, name: str, *kinds: str) -> dict[str, Any] | None:
-        """What a machine has said of these kinds, if it has."""
-        found = next((said for said in self._said[name] if said["what"] in kinds), None)
+    def _next(self, name: str, kind: str) -> dict[str, Any] | None:
+        """What a machine has said of this kind, if it has."""
+        found = next((said for said in self._said[name] if said["what"] == kind), None)
         if found is not None:
             self._said[name].remove(found)
         return found
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
         """Take what machines say; note who has gone."""
         self._reception.socket.poll(POLL_MS)
         heard_s = time.monotonic()
@@ -168,6 +165,8 @@ class Visit:
             if said["what"] == "hello":
                 self._guests[one.name] = guest
                 one.python, one.versions, one.offers = str(said.get("python", "?")), said["versions"], guest.offers
+            elif said["what"] == "refused":
+                one.why_not = one.why_not or f"{said['key']} = {said['value']}: {said['expected']}"
             elif said["what"] in ("failed", "lost", "leaving"):
                 one.why_not = one.why_not or str(said["reason"])
             else:
