@@ -1,4 +1,4 @@
-"""Hosts that are started for the user: by a real ssh to a real sshd, on the workers of a Dask cluster, by Slurm's recipe."""
+"""Hosts that are started for the user, by a real ssh from a real sshd, checked and measured; and what is refused."""
 
 import json
 import os
@@ -15,6 +15,8 @@ import psutil
 import pytest
 import tomli_w
 
+from launch import control
+from launch.hosts.answering import MOST_BYTES as LONGEST_ECHO_BYTES
 from launch.hosts.beginning import BEGINNING
 from launch.hosts.calibrating import Client, Measured, clients_of
 from launch.hosts.hostfile import HostFile, HostTable, read_hosts
@@ -248,6 +250,14 @@ def test_nothing_is_left_on_the_hosts_of_a_launcher_that_is_killed(launch: Any, 
 
 
 @pytest.mark.slow
+def test_nor_of_one_that_is_killed_while_it_starts_them(launch: Any, ssh: list[str], tmp_path: Path) -> None:
+    run = launch(description(), "--hosts", str(hosts_file(tmp_path, ssh, {"name": "lab1"}, {"name": "lab2"})))
+    run.wait_for(lambda run: "starting 2 hosts" in run.stderr, within_s=60)
+    run.process.kill()
+    assert run.nothing_left(15), run.left()
+
+
+@pytest.mark.slow
 def test_a_host_whose_connection_is_cut_ends_what_runs_there_and_is_named(
     launch: Any, ssh: list[str], tmp_path: Path
 ) -> None:
@@ -306,7 +316,9 @@ def test_the_check_says_of_each_host_what_it_has_and_of_the_others_why_not(
     checked = command_line("hosts", "check", str(file), "--run", str(tmp_path / "run.toml"), PFLSIM_DATA=good)
     assert checked.returncode == FAILED, checked.stderr
     rows = {line.split()[0]: line.split() for line in checked.stdout.splitlines() if line.strip()}
-    assert [rows[name][1] for name in ("lab1", "lab2", "lab3", "lab4", "lab5", "nobody")] == ["ok", *["no"] * 5]
+    assert [rows[name][1] for name in ("lab1", "lab2", "lab3", "lab4", "lab5", "nobody")] == ["ok", *["no"] * 5], (
+        checked.stdout
+    )
     assert len(rows["lab1"]) == 12 and all(float(number) >= 0 for number in rows["lab1"][-3:])
     assert abs(float(rows["lab1"][8])) < 0.1, "one clock"
     said = " ".join(checked.stdout.split())
@@ -351,6 +363,17 @@ def test_a_link_is_what_the_times_of_its_transfers_say() -> None:
     assert link.up_mbps == pytest.approx(20.0, rel=1e-3)
     assert link.down_mbps == pytest.approx(100.0, rel=1e-3)
     assert link.clock_ahead_s == pytest.approx(5.0, abs=0.1)
+
+
+def test_over_a_link_that_seems_to_take_no_time_no_more_is_sent_than_a_host_takes() -> None:
+    sent: list[int] = []
+
+    def ask(data: bytes, wanted: int) -> tuple[float, int]:
+        sent.append(max(len(data), wanted))
+        return 1e-4, time.time_ns()
+
+    assert measured_link(ask).latency_s == 5e-5
+    assert max(sent) == LONGEST_ECHO_BYTES < control.MOST_BYTES
 
 
 def test_clients_share_the_cores_and_the_connection_of_their_host() -> None:

@@ -121,10 +121,10 @@ class DaskWorkers:
 
     def _open(self) -> Any:
         try:
-            from distributed import Client as client_of
+            import distributed
         except ImportError as problem:
             raise DescriptionError("--cluster", self._given, EXTRA) from problem
-        connect: Any = client_of
+        connect: Any = distributed.Client
         try:
             return connect(self._scheduler, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as problem:

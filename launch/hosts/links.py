@@ -9,7 +9,7 @@ from statistics import median
 from pflsim.timing.links import wire_bytes
 
 PINGS = 15
-LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 25
+LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 25  # well below what a launcher and its hosts take in one piece
 LONG_ENOUGH_S = 0.25
 """So long must a transfer take before its rate is believed."""
 
@@ -46,5 +46,5 @@ def _rate_mbps(seconds: Callable[[int], float], round_trip_s: float) -> float:
     """Of larger and larger transfers, the rate of the first that takes long enough."""
     count = LEAST_BYTES
     while (taken_s := seconds(count)) - round_trip_s < LONG_ENOUGH_S and count < MOST_BYTES:
-        count *= 4
+        count = min(4 * count, MOST_BYTES)
     return 8 * wire_bytes([count]) / 1e6 / max(taken_s - round_trip_s, 1e-9)
