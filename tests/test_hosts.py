@@ -333,6 +333,15 @@ def test_the_check_says_of_each_host_what_it_has_and_of_the_others_why_not(
     assert max(map(len, checked.stdout.splitlines()[:8])) <= 80
 
 
+def test_hosts_that_differ_are_not_measured(ssh: list[str], tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(tomli_w.dumps(description()))
+    file = hosts_file(tmp_path, ssh, {"name": "lab-old"} | OTHER_VERSION)
+    lab = tmp_path / "lab"
+    tried = command_line("hosts", "calibrate", str(file), "--run", str(tmp_path / "run.toml"), "--out", str(lab))
+    assert (tried.returncode, lab.exists()) == (FAILED, False)
+    assert "lab-old: has pflsim 9.9.9, and this machine " in tried.stderr
+
+
 @pytest.mark.slow
 def test_a_study_can_name_what_was_measured_on_the_hosts(ssh: list[str], tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(tomli_w.dumps(description()))

@@ -24,7 +24,6 @@ from tests.test_peers import expected
 pytestmark = pytest.mark.timeout(180)
 
 LISTEN = ("--listen", "tcp://127.0.0.1:0")
-DASK_ALONE = {"DASK_DISTRIBUTED__WORKER__DAEMON": "true", "PYTHONPATH": str(ROOT)}
 
 
 class Cluster:
@@ -35,7 +34,7 @@ class Cluster:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.dask_cluster", str(workers)],
                 cwd=ROOT,
-                env=os.environ | DASK_ALONE,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

@@ -13,7 +13,7 @@ from typing import Any
 import tomli_w
 
 from launch.directory import taken
-from launch.hosts.checking import RUN_ID
+from launch.hosts.checking import RUN_ID, problems_of
 from launch.hosts.hostfile import read_hosts
 from launch.hosts.links import Link
 from launch.hosts.own import own_host
@@ -76,6 +76,9 @@ def _measure(visit: Visit, description: Description) -> tuple[list[Measured], fl
     longest_s = description.run.patience_s + IMPORTS_S
     with visit:
         visit.await_all()
+        for one in visit.found.values():
+            if why := problems_of(one, {}):
+                raise RunFailed(one.name, why[0])
         visit.measure_links()
         visit.build(order, longest_s)
         visit.time_steps(TIMED_WITHIN_S)

@@ -36,13 +36,13 @@ def check_hosts(path: Path, tables: Mapping[str, Any] | None) -> bool:
         visit.measure_links()
         if description is not None:
             visit.build(order, longest_s)
-    problems = {one.name: _problems(one, mine) for one in visit.found.values()}
+    problems = {one.name: problems_of(one, mine) for one in visit.found.values()}
     _show(list(visit.found.values()), problems, bool(tables))
     return not any(problems.values())
 
 
-def _problems(one: Visited, mine: Mapping[str, str]) -> list[str]:
-    """Why a machine cannot take part."""
+def problems_of(one: Visited, mine: Mapping[str, str]) -> list[str]:
+    """Why a machine cannot take part; `mine` is what this one has built, if it has."""
     has: Mapping[str, Any] = one.plan["has"] if one.plan else {}
     wanted = [(versions(), one.versions), *([(mine, has)] if has else [])]
     differ = {

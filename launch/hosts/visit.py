@@ -110,13 +110,13 @@ class Visit:
         """Have all of them build what a run's hosts would build; what they have is in their `plan`."""
         for one in self.there:
             self._guests[one.name].say("welcome", name=one.name, order=order, processes=0)
-        self._wait(lambda one: self._take_plan(one), within_s, f"has not loaded the data within {within_s:g} s")
+        self._wait(self._take_plan, within_s, f"has not loaded the data within {within_s:g} s")
 
     def time_steps(self, within_s: float) -> None:
         """Have all of them, at once, time training steps of what they have built."""
         for one in self.there:
             self._guests[one.name].say("time")
-        self._wait(lambda one: self._take_speed(one), within_s, f"has not timed its steps within {within_s:g} s")
+        self._wait(self._take_speed, within_s, f"has not timed its steps within {within_s:g} s")
 
     def _take_plan(self, one: Visited) -> bool:
         if (said := self._next(one.name, "built")) is not None:
