@@ -87,7 +87,7 @@ def test_a_run_on_the_workers_of_a_cluster_places_all_clients_and_gives_the_bits
     assert digests(run.out) == expected(tables)
     hosts = json.loads((run.out / "summary.json").read_text())["hosts"]
     assert len(hosts) == 3 and sorted(hosts.values()) == [2, 2, 3]
-    assert all(f"[{name}] the run is done" in run.stderr for name in hosts)
+    assert all(f"[{name}] joined the run of 127.0.0.1" in run.stderr for name in hosts)
     assert run.nothing_left()
 
 

@@ -4,6 +4,7 @@ One long task on each worker runs `pflsim host` as a child. What the child says 
 Whoever can read the cluster's own traffic can read the token in it.
 """
 
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
@@ -11,13 +12,14 @@ from typing import Any
 
 from launch.addresses import ANY_PORT
 from launch.hosts.bringing import TOPIC, bring
-from launch.hosts.starting import Say
+from launch.hosts.starting import FAREWELL_S, Say
 from launch.token import Token
 from pflsim.errors import DescriptionError, RunFailed, few
 
 SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
 CONNECT_S = 10.0
 CLOSE_S = 2.0
+POLL_S = 0.02
 EXTRA = "needs the package distributed: pip install 'pflsim[dask]'"
 
 
@@ -78,9 +80,7 @@ class DaskWorkers:
     def tend(self, joined: Collection[str], say: Say) -> None:
         """Say what they have said since. Raises RunFailed for one whose task ended before it had joined."""
         self._joined |= set(joined)
-        while not self._lines.empty():
-            name, line = self._lines.get()
-            say(f"[{name}] {line}")
+        self._say_on(say)
         for name, task in self._tasks.items():
             if name not in self._joined and task.done():
                 raise RunFailed(name, self._why_not(task))
@@ -90,9 +90,15 @@ class DaskWorkers:
         if self._client is None:
             return
         client, self._client = self._client, None
+        deadline_s = time.monotonic() + FAREWELL_S
+        while time.monotonic() < deadline_s and not all(task.done() for task in self._tasks.values()):
+            time.sleep(POLL_S)
         client.cancel(list(self._tasks.values()))
         self._tasks = {}
         client.close(timeout=CLOSE_S)
+        self._say_on(say)
+
+    def _say_on(self, say: Say) -> None:
         while not self._lines.empty():
             name, line = self._lines.get()
             say(f"[{name}] {line}")
