@@ -65,7 +65,8 @@ def load(name: str, key: str) -> Any:
 
 def told(problem: BaseException) -> str:
     """One line about an exception: its kind, what it says, and the line of a user's file in which it was raised."""
-    said = f"{type(problem).__name__}: {problem}".splitlines()[0]
+    words = str(problem).splitlines()
+    said = ": ".join([type(problem).__name__, *words[:1]])
     own = {str(path) for path in _loaded}
     lines = [
         (frame.filename, frame.lineno) for frame in traceback.extract_tb(problem.__traceback__) if frame.filename in own
