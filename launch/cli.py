@@ -362,6 +362,14 @@ def guarded(command: Callable[[], object]) -> int:
         return WRONG
     except click.exceptions.Exit as problem:
         return problem.exit_code
+    except Exception as problem:
+        from pflsim.outside import blamed
+
+        own = blamed(problem)
+        if own is None:
+            raise
+        screen.say(f"pflsim: {own}")
+        return WRONG
     return DONE
 
 

@@ -60,7 +60,7 @@ def live(study: Study, assignment: Assignment) -> int:
         _run(study, assignment, context, facts)
         code = 0
     except BaseException as problem:
-        reason = str(problem) if isinstance(problem, PflsimError) else told(problem)
+        reason = _in_words(problem, len(assignment.actors) > 1)
         facts.tell("events", assignment.process, "died", reason, 0, host_seconds())
         with suppress(OSError):  # the disk may be full
             log.error("died", exc_info=_stack_of(problem), reason=reason)
@@ -71,6 +71,12 @@ def live(study: Study, assignment: Assignment) -> int:
     facts.close()
     context.destroy(linger=LINGER_MS)
     return code
+
+
+def _in_words(problem: BaseException, is_shared: bool) -> str:
+    """What was raised, and of which kind; in a process that several actors share, in whose program it was."""
+    said = str(problem) if isinstance(problem, PflsimError) else told(problem)
+    return ": ".join([*(getattr(problem, "__notes__", []) if is_shared else []), said])
 
 
 def _stack_of(problem: BaseException) -> BaseException | None:

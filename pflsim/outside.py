@@ -77,6 +77,13 @@ def told(problem: BaseException) -> str:
     return f"{said}, in line {lines[-1][1]} of {Path(lines[-1][0]).name}" if lines else said
 
 
+def blamed(problem: BaseException) -> DescriptionError | None:
+    """What to tell of an exception that was raised in a user's file, by the file; None for any other one."""
+    own = {str(path) for path in _loaded}
+    found = [frame.filename for frame in traceback.extract_tb(problem.__traceback__) if frame.filename in own]
+    return DescriptionError("own code", Path(found[-1]).name, f"raised {told(problem)}") if found else None
+
+
 def files() -> dict[Path, list[Path]]:
     """The files of users' own parts that this process has imported, and what each imported from its folder."""
     ours = {Path(__file__).resolve().parent.parent / package for package in ("pflsim", "nodes", "launch")}

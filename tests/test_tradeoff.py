@@ -89,6 +89,13 @@ def test_the_page_draws_accuracy_against_it(tmp_path: Path) -> None:
         assert_drawn_alike(browser, tmp_path / "page.html", 2)
 
 
+def test_seeds_that_are_no_list_are_refused_with_what_one_looks_like() -> None:
+    given = tables()
+    given["sweep"] = {"seeds": 3}
+    with pytest.raises(DescriptionError, match=r"^sweep\.seeds = 3: must be a list, such as \[1, 2, 3\]$"):
+        made_sweep(given)
+
+
 def test_what_cannot_be_drawn_against_is_refused() -> None:
     given = tables()
     given["sweep"] |= {"against": "money"}
