@@ -85,7 +85,7 @@ def test_the_same_method_with_other_settings_is_told_apart_by_them(place: Path, 
 
 
 def test_methods_that_differ_in_much_are_told_apart_by_folders_also_by_those_of_one_name(tmp_path: Path) -> None:
-    much = {"training__step_size": 0.2, "training__batch": 5, "training__local_steps": 3, "data__samples": 300}
+    much = {"training__step_size": 0.2, "training__batch": 5, "training__momentum": 0.5, "data__samples": 300}
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
     run_in(tmp_path / "a" / "out", 1)

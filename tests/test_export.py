@@ -142,6 +142,13 @@ def test_tensorboard_reads_what_is_exported_for_it(result: Result, tmp_path: Pat
     assert told[-1].wall_time == pytest.approx(result.curve()[-1].simulated_s)
 
 
+@pytest.mark.parametrize(("damaged", "said"), [('{"a":', "is no JSON: Expecting value"), ("[]", "is no table")])
+def test_a_damaged_summary_is_said_to_be_so(damaged: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text(damaged)
+    with pytest.raises(DescriptionError, match=f"^DIR = '{tmp_path}': has a summary.json that {said}"):
+        Result.open(tmp_path)
+
+
 @pytest.mark.slow
 def test_mlflow_reads_what_is_exported_for_it(result: Result, tmp_path: Path) -> None:
     tracking = pytest.importorskip("mlflow.tracking")
