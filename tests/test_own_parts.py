@@ -251,7 +251,7 @@ MISFIT = WHOLE.replace("def server_down(self, all: Tensors, client: int,", "def 
             "        raise KeyError('x')\n\n\n"
             "def net(shape, classes):\n    return Net(64, 10)\n",
             "mine.py:net",
-            "cannot take samples of shape [1, 8, 8]: KeyError: 'x', in line 6 of mine.py",
+            "it cannot take samples of shape [1, 8, 8]: KeyError: 'x', in line 6 of mine.py",
         ),
         (
             "data.partition.name",

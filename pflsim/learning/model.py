@@ -50,7 +50,7 @@ def _require_outputs(module: nn.Module, name: str, shape: tuple[int, ...], class
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             given = module.eval()(torch.zeros(_SAMPLES, *shape))
     except Exception as problem:
-        reason = f"cannot take samples of shape {list(shape)}: {outside.told(problem)}"
+        reason = f"it cannot take samples of shape {list(shape)}: {outside.told(problem)}"
         raise DescriptionError("model.name", name, reason) from problem
     if not isinstance(given, torch.Tensor) or (classes and given.shape != (_SAMPLES, classes)):
         got = list(given.shape) if isinstance(given, torch.Tensor) else f"a {type(given).__name__}"
