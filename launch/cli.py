@@ -194,7 +194,9 @@ def logs(directory: Path, actor: str | None, level: str, follow: bool, raw: bool
 
 @pflsim.command()
 @_directory
-@click.option("--format", "kind", type=click.Choice(["csv", "parquet", "json", "tensorboard"]), required=True)
+@click.option(
+    "--format", "kind", type=click.Choice(["csv", "parquet", "json", "tensorboard", "mlflow", "wandb"]), required=True
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DIR/FORMAT.")
 def export(directory: Path, kind: str, out: Path | None) -> None:
     """Write the tables of a run's record and its summary into a folder, for other programs."""
@@ -392,6 +394,14 @@ def guarded(command: Callable[[], object]) -> int:
         return WRONG
     except click.exceptions.Exit as problem:
         return problem.exit_code
+    except Exception as problem:
+        from pflsim.outside import blamed
+
+        own = blamed(problem)
+        if own is None:
+            raise
+        screen.say(f"pflsim: {own}")
+        return WRONG
     return DONE
 
 

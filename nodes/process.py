@@ -14,8 +14,9 @@ from nodes.facts import FactSender
 from nodes.gate import Gate
 from nodes.mailroom import Mailroom
 from nodes.programs import port_of, program_of
-from pflsim.errors import RunFailed
+from pflsim.errors import PflsimError
 from pflsim.log import FactLog, log_file, open_log
+from pflsim.outside import told
 from pflsim.study import Study
 from pflsim.timing.clock import clock_maker, host_seconds
 
@@ -59,9 +60,10 @@ def live(study: Study, assignment: Assignment) -> int:
         _run(study, assignment, context, facts)
         code = 0
     except BaseException as problem:
-        facts.tell("events", assignment.process, "died", str(problem) or repr(problem), 0, host_seconds())
+        reason = _in_words(problem, len(assignment.actors) > 1)
+        facts.tell("events", assignment.process, "died", reason, 0, host_seconds())
         with suppress(OSError):  # the disk may be full
-            log.error("died", exc_info=not isinstance(problem, RunFailed), reason=str(problem))
+            log.error("died", exc_info=_stack_of(problem), reason=reason)
         code = FAILED
     else:
         with suppress(OSError):
@@ -69,6 +71,17 @@ def live(study: Study, assignment: Assignment) -> int:
     facts.close()
     context.destroy(linger=LINGER_MS)
     return code
+
+
+def _in_words(problem: BaseException, is_shared: bool) -> str:
+    """What was raised, and of which kind; in a process that several actors share, in whose program it was."""
+    said = str(problem) if isinstance(problem, PflsimError) else told(problem)
+    return ": ".join([*(getattr(problem, "__notes__", []) if is_shared else []), said])
+
+
+def _stack_of(problem: BaseException) -> BaseException | None:
+    """What has the stack that helps: of a user's own method what that raised; none for what tells all itself."""
+    return problem.__cause__ if isinstance(problem, PflsimError) else problem
 
 
 def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[bytes]]", facts: FactSender) -> None:

@@ -304,13 +304,16 @@ def first_problem(problem: pydantic.ValidationError, whole: type[BaseModel] = De
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = _known_keys(whole, where[:-1])
         close = difflib.get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
+        inside = [f"{table}.{key}" for table in known if key in _keys_inside(whole, table)] if len(where) == 1 else []
+        meant = f"; did you mean {(inside or close)[0]!r}?" if inside or close else ""
         return DescriptionError(key, error["input"], f"unknown key; known are {', '.join(known)}{meant}")
     if error["type"] == "missing":
         return DescriptionError(key, None, _REQUIRED.get(key, "is required"))
     expected = error["msg"][0].lower() + error["msg"][1:]
     if error["type"] in ("model_type", "dataclass_type", "dict_type"):
         expected = "must be a table"
+    if error["type"] in ("list_type", "tuple_type"):
+        expected = f"must be a list, such as {[1, 2, 3] if key.endswith('seeds') else [error['input']]}"
     if key in ("links", "devices"):
         expected = "must be a preset's name or a table"
     if key == "run.stop.accuracy":
@@ -326,6 +329,14 @@ def first_problem(problem: pydantic.ValidationError, whole: type[BaseModel] = De
         close = difflib.get_close_matches(error["input"], options, n=1, cutoff=0.5)
         expected += f"; did you mean {close[0]!r}?" if close else ""
     return DescriptionError(key, error["input"], expected)
+
+
+def _keys_inside(whole: type[BaseModel], table: str) -> list[str]:
+    """The keys of one of its tables; none of what is no table, or one of several kinds."""
+    try:
+        return _known_keys(whole, [table])
+    except StopIteration:
+        return []
 
 
 def _known_keys(whole: type[BaseModel], path: Sequence[str | int]) -> list[str]:

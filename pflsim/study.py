@@ -29,6 +29,7 @@ from pflsim.learning.task import Split, Task, Work
 from pflsim.learning.vector import Network, unchanged
 from pflsim.messages.wire import COORDINATOR, SERVER
 from pflsim.method import is_for_peers, misfits, missing
+from pflsim.own_method import guarded
 from pflsim.record.database import packed
 from pflsim.rng import stream
 from pflsim.sampling import Population
@@ -512,6 +513,8 @@ class Study:
         if wrong := misfits(found):
             raise DescriptionError("algorithm.name", table.name, f"{'; '.join(wrong)}: see pflsim/method.py")
         settings = catalogue.validated(found, table.settings, "algorithm")
+        if ":" in table.name and isinstance(found, type):
+            found = guarded(found, table.title)
         return catalogue.made(found, "algorithm.name", table.name, object, **settings)
 
     def linked(self, number: int) -> tuple[int, ...]:
