@@ -197,6 +197,7 @@ class LanRun(LocalRun):
         for name, count in shares(offers, sizes, client_bytes).items():
             mine, rest = dict(rest[:count]), rest[count:]
             self._hosts[name] = hosts[name], mine
+            hosts[name].processes = tuple(mine)
             clients = sum(len(actors) for actors in mine.values())
             which = f", {' to '.join(sorted({min(mine), max(mine)}))}" if mine else ""
             self._tell(name, "placed", f"takes {clients} client{'' if clients == 1 else 's'}{which}")

@@ -28,6 +28,7 @@ class RemoteHost:
     def __init__(self, name: str, route: bytes, socket: "zmq.Socket[bytes]", offers: Capacity) -> None:
         self.name, self.offers = name, offers
         self.is_ready = self.has_gone = False
+        self.processes: tuple[str, ...] = ()
         self.heard_s = time.monotonic()
         self.logs = ""
         """Where it keeps the logs of its processes."""

@@ -48,6 +48,8 @@ class Recorder:
         """What the server says at the end of a run."""
         self.died: dict[str, str] = {}
         """Of what, by the process that could still tell."""
+        self.lost: dict[str, str] = {}
+        """Who has left the run, which goes on without them, and why."""
         self.rejected = 0
         """Uploads that were not finite."""
         self.setup_s = 0.0
@@ -166,6 +168,9 @@ class Recorder:
         if what == "finished":
             self.finished = _read_json(detail)
             self.on_finished()
+        elif what == "lost":
+            self.lost[actor] = detail
+            self._progress.say(f"{actor} is lost: {detail}; the run goes on without it")
         elif what == "died":
             self.died[actor] = detail
         elif what == "began":

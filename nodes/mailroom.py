@@ -13,6 +13,7 @@ import zmq
 from greenlet import GreenletExit, greenlet
 
 from nodes.facts import FactSender
+from nodes.losses import Losses
 from pflsim.errors import BadMessage, RunFailed
 from pflsim.messages.coordinator_port import CoordinatorPort
 from pflsim.messages.peer_port import PeerPort
@@ -58,6 +59,8 @@ class Mailroom:
         self._last_news_s = host_seconds()
         self._said: str | None = None
         self._is_among_peers = False
+        self.losses: Losses | None = None
+        """Who has left the run, if it goes on without them."""
         self._reporting: list[PeerPort] = []
         """Who tells an arbiter when nothing comes any more."""
         self.patience_ms = 5
@@ -101,6 +104,8 @@ class Mailroom:
 
     def post(self, to: str, frames: Sequence[Frame]) -> None:
         """Send `frames` to the actor `to`; never blocks."""
+        if self.losses is not None and to in self.losses.lost:
+            return
         if self._routed:
             route = self._way_to(to)
             if route is None:
@@ -110,6 +115,9 @@ class Mailroom:
             except zmq.ZMQError as problem:
                 if self._is_among_peers and problem.errno == zmq.EHOSTUNREACH:
                     return  # it has died; who died is for the launcher to say, not for whom it reaches next
+                if self.losses is not None and problem.errno == zmq.EHOSTUNREACH:
+                    self.losses.cannot_reach(to)
+                    return
                 raise RunFailed(to, f"cannot be reached ({problem})") from problem
         for frame in frames[:-1]:
             self._send_frame(frame, last=False)
@@ -165,7 +173,7 @@ class Mailroom:
                 if port.name in self._until:
                     port.report()
         wait_s = self._seconds_to_nearest() if self._timed else SLICE_S
-        if not self._socket.poll(math.ceil(wait_s * 1000), zmq.POLLIN):
+        if not self._has_mail(math.ceil(wait_s * 1000)):
             self._check.extend(self._until)
             if wait_s >= SLICE_S:
                 self._watch()
@@ -175,6 +183,23 @@ class Mailroom:
         self._dispatch([frame.buffer for frame in frames])
         if self._timed:
             self._check.extend(self._until)
+
+    def _has_mail(self, wait_ms: int) -> bool:
+        """Whether a message comes within that time; who is lost meanwhile has left the run."""
+        if self.losses is None:
+            return bool(self._socket.poll(wait_ms, zmq.POLLIN))
+        has_come, lost = self.losses.await_mail(wait_ms)
+        for actor, reason in lost:
+            self._lose(self.losses, actor, reason)
+        return has_come
+
+    def _lose(self, losses: Losses, actor: str, reason: str) -> None:
+        losses.lost.add(actor)
+        for port in self._ports.values():
+            port.lose(actor)
+            self._facts.tell("events", actor, "lost", reason, port.now_ns, host_seconds())
+        self._facts.flush()
+        self._check.extend(self._until)
 
     def _seconds_to_nearest(self) -> float:
         nearest_s = SLICE_S
@@ -211,6 +236,8 @@ class Mailroom:
         port = self._ports.get(message.to)
         if port is None:
             raise BadMessage(f"{message.to!r:.40} does not live here")
+        if self.losses is not None and message.sender in self.losses.lost:
+            raise BadMessage(f"{message.sender} has left the run")
         if self._routed:
             if message.kind in (JOIN, HELLO):
                 self._routes.setdefault(message.sender, route)
@@ -223,6 +250,9 @@ class Mailroom:
         self._facts.flush_if_due()
         if os.getppid() != self._parent:
             raise RunFailed("host", "has gone")
+        if self.losses is not None:
+            for actor in self.losses.unreached():
+                self._lose(self.losses, actor, "the connection to it has ended")
         waited_s = host_seconds() - self._last_news_s
         for name in self._until:
             port = self._ports[name]
@@ -230,7 +260,11 @@ class Mailroom:
                 continue
             waits_for = f"has waited {waited_s:.0f} s: {port.waits_for()}"
             if waited_s > self._patience_s:
-                raise RunFailed(name, waits_for)
+                if self.losses is None:
+                    raise RunFailed(name, waits_for)
+                for actor in port.silent():
+                    self._lose(self.losses, actor, f"{name} {waits_for}")
+                continue
             if waited_s >= 5 and self._said != port.waits_for():
                 self._said = port.waits_for()
                 self._facts.tell("events", name, "waiting", waits_for, port.now_ns, host_seconds())

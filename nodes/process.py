@@ -12,6 +12,7 @@ import zmq
 from nodes.curve import Keys, show
 from nodes.facts import FactSender
 from nodes.gate import Gate
+from nodes.losses import Losses
 from nodes.mailroom import Mailroom
 from nodes.programs import port_of, program_of
 from pflsim.errors import RunFailed
@@ -44,6 +45,8 @@ class Assignment:
     """Whether its sockets can be reached from other machines."""
     keys: Keys | None = None
     """What all processes of the run show each other there; None for a run that wants no keys."""
+    losses: str = ""
+    """Where the launcher says who is lost, for a server that goes on without them; else nothing."""
 
 
 def live(study: Study, assignment: Assignment) -> int:
@@ -87,6 +90,7 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
         show(socket, assignment.keys, assignment.keys.public)
     mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process)
     if runs_hub:
+        mailroom.losses = Losses(context, socket, assignment.losses) if assignment.losses else None
         facts.tell("bound", *mailroom.place)
         facts.flush()
     elif study.is_for_peers:

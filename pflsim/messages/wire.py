@@ -35,6 +35,8 @@ PUSH, PAIR, PAIRED, BYE = "PUSH", "PAIR", "PAIRED", "BYE"
 JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
 PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED = "PLACES", "HELLO", "WELCOME", "READY", "BEGIN", "FINISHED"
 WAITING, TELL, LICENCE = "WAITING", "TELL", "LICENCE"
+LOST = "LOST"
+"""Never travels: what a port hands out in the place of an answer of an actor that has left the run."""
 
 CHANNEL = {
     WORK: "data",
