@@ -188,7 +188,9 @@ class LocalRun:
 
     def _start(self, host: Host, processes: Mapping[str, tuple[str, ...]], hub: str) -> None:
         orders = [
-            {"process": process, "actors": actors, "place": self._place(process)} | self._heeds(process)
+            {"process": process, "actors": actors, "place": self._place(process)}
+            | self._heeds(process)
+            | self._pass_of(process)
             for process, actors in processes.items()
         ]
         host.say("start", assignments=orders, common=self._common(hub), logs=str(self._logs))
@@ -197,6 +199,10 @@ class LocalRun:
         """Where the server hears who is lost, if the run goes on without them."""
         parting = self._supervision.parting
         return {"losses": parting.endpoint} if parting is not None and process == self._plan["hub"] else {}
+
+    def _pass_of(self, process: str) -> dict[str, Any]:
+        """By what the server knows a process, where others could speak in its name."""
+        return {}
 
     def _common(self, hub: str) -> dict[str, Any]:
         """What all processes of this machine are told."""

@@ -130,12 +130,11 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
         state.in_vain["gone"] += 1
         tell(port, message.sender, "gone", f"round {message.round}: {message.sender} was away, and its work is lost")
         return None
-    take_up(port.name, message, work.down)
-    if not _finite(message.tensors):
+    if why := _unfit(port, message, work):
         tally.rejected += 1
         state.in_vain["rejected"] += 1
         state.rejected.add(client)
-        tell(port, message.sender, "rejected", f"round {message.round}: the upload of {message.sender} is not finite")
+        tell(port, message.sender, "rejected", f"round {message.round}: the upload of {message.sender} {why}")
         return None
     if "loss" in message.facts:
         state.losses[client] = message.facts["loss"]
@@ -188,6 +187,17 @@ def close_round(port: Port, study: Study, state: ServerState, this: Round, tally
     port.recorder.tell("rounds", state.round, tally.began_ns, port.now_ns, host_seconds() - began_s, *counts)
     for name, value in study.measures(state.all, this).items():
         port.recorder.tell("measures", state.round, port.name, name, value)
+
+
+def _unfit(port: Port, message: Message, work: Outstanding) -> str:
+    """Make an upload whole; why it cannot be taken, if it cannot."""
+    try:
+        take_up(port.name, message, work.down)
+    except RunFailed as problem:
+        return f"cannot be read: {problem.reason}"
+    if message.round != work.round + 1:
+        return f"is of round {work.round + 1} and says {message.round}"
+    return "" if _finite(message.tensors) else "is not finite"
 
 
 def _finite(tensors: Tensors) -> bool:

@@ -7,7 +7,8 @@ mailrooms of peers are bound ROUTERs that are also connected among each other, o
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import zmq
 from greenlet import GreenletExit, greenlet
@@ -23,6 +24,8 @@ from pflsim.timing.clock import host_seconds
 
 SLICE_S = 1.0
 COPY_BELOW_BYTES = 1 << 16
+MOST_TOLD = 1000
+"""Of what is dropped of one sender so many messages are told one by one, then those at which their number doubles."""
 
 
 class Mailroom:
@@ -61,6 +64,8 @@ class Mailroom:
         self._is_among_peers = False
         self.losses: Losses | None = None
         """Who has left the run, if it goes on without them."""
+        self._dropped: Counter[bytes] = Counter()
+        """By from where it came: how many messages were dropped."""
         self._reporting: list[PeerPort] = []
         """Who tells an arbiter when nothing comes any more."""
         self.patience_ms = 5
@@ -86,6 +91,10 @@ class Mailroom:
         self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, self._way_to(actor) or b"")
         self._socket.connect(endpoint)
 
+    def know(self, routes: Mapping[str, bytes]) -> None:
+        """These actors speak from there and from nowhere else, whatever others claim."""
+        self._routes |= routes
+
     def run(self) -> None:
         """Give the actors their turns until all have finished."""
         try:
@@ -97,6 +106,10 @@ class Mailroom:
                     self._receive()
         finally:
             self._is_over = True
+            for count in self._dropped.values():
+                if count > MOST_TOLD:
+                    told = f"{count} messages of one sender were dropped in all"
+                    self._facts.tell("dropped", "/".join(self._ports), "flood", told, 0, None, None, None)
             for port in self._ports.values():
                 port.tell_untaken()
 
@@ -194,6 +207,8 @@ class Mailroom:
         return has_come
 
     def _lose(self, losses: Losses, actor: str, reason: str) -> None:
+        if actor in losses.lost:
+            return
         losses.lost.add(actor)
         for port in self._ports.values():
             port.lose(actor)
@@ -218,17 +233,22 @@ class Mailroom:
             port = self._addressed(message, route)
             delivered = port.deliver(message, stamp, frame_sizes(frames))
         except BadMessage as problem:
-            self._drop(frames, problem)
+            self._drop(frames, route, problem)
             return
         if delivered:
             self._check.append(message.to)
 
-    def _drop(self, frames: list[memoryview], problem: BadMessage) -> None:
+    def _drop(self, frames: list[memoryview], route: bytes, problem: BadMessage) -> None:
+        self._dropped[route] += 1
+        count = self._dropped[route]
+        if count > MOST_TOLD and count.bit_count() > 1:
+            return
+        so_far = f" ({count} from there so far)" if count > MOST_TOLD else ""
         total_bytes = sum(frame.nbytes for frame in frames)
         claimed = problem.message
         known = isinstance(claimed, Message) and claimed.sender in self._members
         source = (claimed.sender, claimed.channel, claimed.sequence) if known else (None, None, None)
-        self._facts.tell("dropped", "/".join(self._ports), "malformed", str(problem), total_bytes, *source)
+        self._facts.tell("dropped", "/".join(self._ports), "malformed", f"{problem}{so_far}", total_bytes, *source)
 
     def _addressed(self, message: Message, route: bytes) -> Port:
         if message.sender not in self._members:

@@ -355,12 +355,17 @@ class Study:
         forgets = any(not fault.keeps_state for fault in self.faults.faults)
         require_references(codecs, forgets=forgets, loses=self._can_lose() is not None)
         self.warnings += remarks(codecs)
-        first = {"up": self.first_up, "down": self._first_down, "peer": self._first_shown}
+        first = {"up": self.first_up, "down": self._first_down, "peer": self.first_shown}
         return fitted(codecs, first, [network.layout.shapes for network in self.networks])
 
-    def _first_shown(self) -> Tensors:
-        """What the first peer would show first."""
-        shown: Tensors = self.method.peer_shows(self.method.client_init(self.client(0)))
+    def first_models(self, client: int = 0) -> list[str]:
+        """The names of the models that are evaluated at `client`, headline first."""
+        you = self.method.client_init(self.client(client))
+        return list(self.method.client_model(you, self._first_down(), self.task(client, 0, 0)))
+
+    def first_shown(self, peer: int = 0) -> Tensors:
+        """What `peer` would show first."""
+        shown: Tensors = self.method.peer_shows(self.method.client_init(self.client(peer)))
         return shown
 
     def _server_state(self) -> Tensors:

@@ -86,6 +86,8 @@ class Port:
         """The kinds that this actor takes."""
         self.codecs = Codecs()
         """How the messages of the method travel."""
+        self.inspect: Callable[[Message], None] | None = None
+        """Raises BadMessage for a message that no honest actor sends; where strangers may speak."""
         self.when_asked: Callable[[Message], None] | None = None
         """Answers what takes no simulated time while this actor works."""
         self._carrier, self._links = carrier, links
@@ -304,6 +306,8 @@ class Port:
             return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
         if message.coded:
             self._unpack(message)
+        if self.inspect is not None:
+            self.inspect(message)
         if self._inbox.is_void(message, stamp[0]):  # whenever it comes: nobody takes it, so it need not come in order
             self._seen[source] = message.sequence
             self._inbox.forgive(message.sender, wire.INSTEAD.get(message.kind, message.kind), message.work_id)
@@ -317,7 +321,8 @@ class Port:
             return self._refuse(message, "unasked", f"{message.kind} {message.work_id} answers nothing", sizes)
         self._seen[source] = message.sequence
         departure_ns, paused_ns = stamp[0], stamp[1]
-        self.clock.paused_ns = max(self.clock.paused_ns, paused_ns)
+        if message.sender in wire.TAKEN_BY:  # the hub alone stops the clocks
+            self.clock.paused_ns = max(self.clock.paused_ns, paused_ns)
         self._inbox.put(message, sizes, departure_ns, flight)
         return True
 
@@ -441,7 +446,11 @@ class Port:
     def _take_promise(self, message: Message, sizes: Sizes) -> bool:
         never = message.facts.get("never")
         if never is not None:
-            if never not in wire.ANSWERS or not self._inbox.forgive(message.sender, never, message.work_id):
+            if (
+                not isinstance(never, str)
+                or never not in wire.ANSWERS
+                or not self._inbox.forgive(message.sender, never, message.work_id)
+            ):
                 raise BadMessage(f"{message.sender} does not owe the {never!r:.40} that it will not give")
             self._seen[message.sender, message.channel] = message.sequence
             self._never_answer.add(message.sender)
