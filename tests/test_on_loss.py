@@ -101,7 +101,7 @@ def test_who_is_killed_before_it_has_joined_is_not_waited_for(launch: Launch) ->
 
 @pytest.mark.slow
 def test_so_it_is_with_who_is_killed_in_an_evaluation_and_with_who_does_not_answer_for_too_long(launch: Launch) -> None:
-    run = launch(accident("is stuck evaluating", run__on_loss="continue", run__patience_s=5.0))
+    run = launch(accident("is stuck evaluating", run__on_loss="continue", run__patience_s=5.0, algorithm__round=2))
     run.wait_for(lambda run: len(run.rows("rounds")) >= 1)
     kill(run.pid_of("c001"))
     completed_without(run, "c001", "c002")
