@@ -4,6 +4,7 @@ What a run is does not change by that: only where its processes are, and what st
 """
 
 import os
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +23,7 @@ from launch.host import Host
 from launch.hosts.starting import Starter
 from launch.limits import require_what_it_takes
 from launch.local import LocalRun
+from launch.ownership import Ownership
 from launch.placement import FORKED_BYTES, SPAWNED_BYTES, start_method
 from launch.progress import Progress
 from launch.reception import Reception, RemoteHost
@@ -104,6 +106,7 @@ class LanRun(LocalRun):
         require_what_it_takes(description.run.clients, len(self._assigned) + 2 * MOST_PENDING)
         self._lan = lan
         self._own, self._joining, self._members = (Keys.new() if lan.is_secure else None for _ in range(3))
+        self._passes = {process: _new_pass() for process in self._assigned}
         self._hosts: dict[str, tuple[Host, dict[str, tuple[str, ...]]]] = {}
         """By name: each host, and the processes that it runs."""
 
@@ -153,6 +156,19 @@ class LanRun(LocalRun):
             "keys": asdict(self._members) if self._members else None,
         }
 
+    def _start_hub(self) -> None:
+        hub = self._plan["hub"]
+        self._passes[hub] = _new_pass()
+        self._recorder.ownership = Ownership(self._assigned, hub, self._passes)
+        super()._start_hub()
+
+    def _pass_of(self, process: str) -> dict[str, Any]:
+        """By what server and recorder know a process: nobody else knows it, so nobody else can speak in its name."""
+        if process == self._plan["hub"]:
+            actors = [(actor, self._passes[one]) for one, actors in self._assigned.items() for actor in actors]
+            return {"passes": dict(actors), "own_pass": self._passes[process]}
+        return {"own_pass": self._passes[process]}
+
     def _start(self, host: Host, processes: Any, hub: str) -> None:
         if not isinstance(host, RemoteHost):
             super()._start(host, processes, hub)
@@ -163,7 +179,9 @@ class LanRun(LocalRun):
             "recorder": self._recorder.endpoint,
             "started_ns": host.on_its_clock(self._started_ns),
         }
-        orders = [{"process": process, "actors": actors} for process, actors in processes.items()]
+        orders = [
+            {"process": process, "actors": actors} | self._pass_of(process) for process, actors in processes.items()
+        ]
         host.say("start", assignments=orders, common=common)
 
     # who joins
@@ -231,6 +249,7 @@ class LanRun(LocalRun):
         for name, count in shares(offers, sizes, client_bytes).items():
             mine, rest = dict(rest[:count]), rest[count:]
             self._hosts[name] = hosts[name], mine
+            hosts[name].processes = tuple(mine)
             clients = sum(len(actors) for actors in mine.values())
             which = f", {' to '.join(sorted({min(mine), max(mine)}))}" if mine else ""
             self._tell(name, "placed", f"takes {clients} client{'' if clients == 1 else 's'}{which}")
@@ -249,6 +268,10 @@ class LanRun(LocalRun):
         others = [host for host, _ in self._hosts.values() if isinstance(host, RemoteHost)]
         facts["memory"]["peak_pss_bytes"] += sum(host.peak_bytes for host in others)
         facts["hosts"] = {name: sum(map(len, processes.values())) for name, (_, processes) in self._hosts.items()}
+
+
+def _new_pass() -> bytes:
+    return b"p" + secrets.token_bytes(16)  # a routing id must not begin with a zero
 
 
 def _write_privately(file: Path, text: str) -> None:

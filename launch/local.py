@@ -19,6 +19,7 @@ from launch.host import Host, LocalHost
 from launch.interrupts import interrupted_once, uninterrupted
 from launch.limits import require_what_it_takes
 from launch.own_code import keep_own_code
+from launch.parting import Parting, facts_of_loss, warning_of_loss
 from launch.placement import assignments, start_method
 from launch.private_folder import PrivateFolder
 from launch.progress import Progress
@@ -126,6 +127,9 @@ class LocalRun:
         last(self._host.end)
         self._open_log()
         self._supervision = Supervision(self._host, self._recorder, run.patience_s, others)
+        if run.on_loss == "continue":
+            self._supervision.parting = Parting(context, f"ipc://{self._private.path}/losses", self._recorder)
+            self._supervision.parting.expect(self._assigned)
         self._is_open = True
 
     def _open_log(self) -> None:
@@ -178,9 +182,20 @@ class LocalRun:
     def _start(self, host: Host, processes: Mapping[str, tuple[str, ...]], hub: str) -> None:
         orders = [
             {"process": process, "actors": actors, "place": self._place(process)}
+            | self._heeds(process)
+            | self._pass_of(process)
             for process, actors in processes.items()
         ]
         host.say("start", assignments=orders, common=self._common(hub), logs=str(self._logs))
+
+    def _heeds(self, process: str) -> dict[str, str]:
+        """Where the server hears who is lost, if the run goes on without them."""
+        parting = self._supervision.parting
+        return {"losses": parting.endpoint} if parting is not None and process == self._plan["hub"] else {}
+
+    def _pass_of(self, process: str) -> dict[str, Any]:
+        """By what the server knows a process, where others could speak in its name."""
+        return {}
 
     def _common(self, hub: str) -> dict[str, Any]:
         """What all processes of this machine are told."""
@@ -195,7 +210,7 @@ class LocalRun:
             if not self._is_open:
                 return
             if status == "done":
-                self._recorder.await_goodbyes(self._processes, GOODBYE_S)
+                self._recorder.await_goodbyes(self._supervision.awaited, GOODBYE_S)
             self._end_hosts(status)
             self._progress.close()
             self._recorder.take()
@@ -226,6 +241,8 @@ class LocalRun:
     def _write_summary(self, status: str) -> None:
         facts = facts_of_run(status, self._plan, self._recorder, self._supervision, self._started_s)
         facts["memory"]["processes"] = len(self._processes) + 1
+        lost, clients = self._recorder.lost, self.description.run.clients
+        facts |= facts_of_loss(lost) | {"warnings": [*facts["warnings"], *warning_of_loss(lost, clients)]}
         self._add_facts(facts)
         with Reader(self.directory / "record.db") as reader:
             if self._plan["watts"]:

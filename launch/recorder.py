@@ -12,12 +12,15 @@ from typing import Any
 import msgpack
 import zmq
 
+from launch.ownership import Ownership
 from launch.peer_rounds import PeerRounds
 from launch.progress import Progress
 from pflsim.errors import RunFailed
 from pflsim.record.database import Record
 from pflsim.record.tables import flaw_of
 
+MOST_AT_ONCE = 4096
+"""So many batches are taken in one go, so that nobody who floods the recorder can keep the launcher from its work."""
 MOST_SAID = 5
 """So many rejected uploads are told one by one."""
 
@@ -48,9 +51,13 @@ class Recorder:
         """What the server says at the end of a run."""
         self.died: dict[str, str] = {}
         """Of what, by the process that could still tell."""
+        self.lost: dict[str, str] = {}
+        """Who has left the run, which goes on without them, and why."""
         self.rejected = 0
         """Uploads that were not finite."""
         self.setup_s = 0.0
+        self.ownership: Ownership | None = None
+        """Who may tell what, where processes of other machines do; on one machine all of them are ours."""
         self.ahead_s: dict[str, float] = {}
         """By process on another machine: how far its clock is ahead of this one's."""
 
@@ -78,7 +85,9 @@ class Recorder:
         facts: list[Fact] = []
         bound: list[str] = []
         models: list[Fact] = []
-        while self.socket.poll(0):
+        for _ in range(MOST_AT_ONCE):
+            if not self.socket.poll(0):
+                break
             frames = self.socket.recv_multipart()
             try:
                 process, batch = self._read(frames)
@@ -88,7 +97,9 @@ class Recorder:
             if batch is None:
                 self.said_goodbye.add(process)
             for fact in map(tuple, batch or ()):
-                if fact[:1] == ("bound",):
+                if self.ownership is not None and (why := self.ownership.flaw_of(process, fact)):
+                    facts.append(_dropped(why, 0))
+                elif fact[:1] == ("bound",):
                     bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
                 elif fact[:1] == ("model",) and _is_model(fact):
                     models.append(fact)
@@ -128,6 +139,8 @@ class Recorder:
             process, batch = msgpack.unpackb(b"".join(frames))
         except (ValueError, TypeError, msgpack.UnpackException) as problem:
             raise ValueError(f"it cannot be read ({problem or type(problem).__name__})") from problem
+        if self.ownership is not None:
+            process = self.ownership.process_of(process)
         if not isinstance(process, str) or process not in self._expected:
             raise ValueError(f"no process is called {process!r:.40}")
         if batch is not None and not (isinstance(batch, list) and all(map(_names_a_table, batch))):
@@ -166,6 +179,9 @@ class Recorder:
         if what == "finished":
             self.finished = _read_json(detail)
             self.on_finished()
+        elif what == "lost":
+            self.lost[actor] = detail
+            self._progress.say(f"{actor} is lost: {detail}; the run goes on without it")
         elif what == "died":
             self.died[actor] = detail
         elif what == "began":

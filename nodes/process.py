@@ -3,8 +3,9 @@
 import faulthandler
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import zmq
@@ -12,6 +13,8 @@ import zmq
 from nodes.curve import Keys, show
 from nodes.facts import FactSender
 from nodes.gate import Gate
+from nodes.inspection import Inspection
+from nodes.losses import Losses
 from nodes.mailroom import Mailroom
 from nodes.programs import port_of, program_of
 from pflsim.errors import PflsimError
@@ -45,6 +48,17 @@ class Assignment:
     """Whether its sockets can be reached from other machines."""
     keys: Keys | None = None
     """What all processes of the run show each other there; None for a run that wants no keys."""
+    passes: Mapping[str, bytes] = field(default_factory=dict)
+    """For a server on a network: by client, from where it will speak; without, from where it says that it joins."""
+    own_pass: bytes = b""
+    """For a process on a network: by what the recorder knows it, and the server one of clients, and nobody else."""
+    losses: str = ""
+    """Where the launcher says who is lost, for a server that goes on without them; else nothing."""
+
+    @property
+    def teller(self) -> str | bytes:
+        """In whose name this process tells facts."""
+        return self.own_pass or self.process
 
 
 def live(study: Study, assignment: Assignment) -> int:
@@ -54,7 +68,7 @@ def live(study: Study, assignment: Assignment) -> int:
     context.setsockopt(zmq.MAX_SOCKETS, 64)
     file, level = log_file(Path(assignment.logs), assignment.process), study.description.record.log
     log = open_log(assignment.process, study.run_id, assignment.started_ns, file, level, sys.stderr)
-    facts = FactSender(context, assignment.recorder, assignment.process, FactLog(log), assignment.keys)
+    facts = FactSender(context, assignment.recorder, assignment.teller, FactLog(log), assignment.keys)
     try:
         log.info("began", actors=len(assignment.actors))
         _run(study, assignment, context, facts)
@@ -91,6 +105,8 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     socket.linger = LINGER_MS
     members = (study.hub, *study.names) if study.is_for_peers else study.names if runs_hub else (study.hub,)
     gate = None
+    if assignment.own_pass and not runs_hub and not study.is_for_peers:
+        socket.setsockopt(zmq.ROUTING_ID, assignment.own_pass)
     if runs_hub or study.is_for_peers:
         socket.router_mandatory = True
         socket.setsockopt(zmq.ROUTING_ID, assignment.process.encode())
@@ -102,7 +118,9 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     mailroom = Mailroom(
         socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process, patience_ms
     )
+    mailroom.know(assignment.passes if not study.is_for_peers else {})
     if runs_hub:
+        mailroom.losses = Losses(context, socket, assignment.losses) if assignment.losses else None
         facts.tell("bound", *mailroom.place)
         facts.flush()
     elif study.is_for_peers:
@@ -111,7 +129,10 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
         socket.connect(assignment.hub)
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
     for name in assignment.actors:
-        mailroom.add(port_of(study, name, new_clock(), mailroom, facts), program_of(study, name))
+        port = port_of(study, name, new_clock(), mailroom, facts)
+        if assignment.is_on_network:
+            port.inspect = Inspection(study, name)
+        mailroom.add(port, program_of(study, name))
     try:
         mailroom.run()
     finally:
@@ -123,7 +144,7 @@ def _gate(
     study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]"
 ) -> Gate:
     """The gate of the socket of this process, open; it tells the recorder itself, being a thread of its own."""
-    facts = FactSender(context, assignment.recorder, assignment.process, keys=assignment.keys)
+    facts = FactSender(context, assignment.recorder, assignment.teller, keys=assignment.keys)
 
     def tell(words: str) -> None:
         facts.tell("events", assignment.process, "refused", words, 0, host_seconds())

@@ -82,6 +82,8 @@ class Run(Table):
     transport: Literal["ipc", "tcp"] = "ipc"
     start: Literal["auto", "fork", "spawn"] = "auto"
     patience_s: float = 600.0
+    on_loss: Literal["fail", "continue"] = "fail"
+    """What becomes of a run when a client's process, or a host with all its clients, is lost."""
 
     @model_validator(mode="before")
     @classmethod
