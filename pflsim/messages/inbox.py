@@ -9,7 +9,9 @@ later what the sender itself has promised. What falls due by then can be handed 
 import heapq
 import math
 from collections import Counter, defaultdict, deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
 
 from pflsim.messages import wire
 from pflsim.messages.wire import Message
@@ -23,6 +25,7 @@ Sizes = tuple[int, int, int]
 Arrival = tuple[int, Message, Sizes]
 
 _SHOWN = 8
+_KEPT = ("_asides", "_mail", "_in_hand", "_silent", "_cancelled", "_quiet", "_last_taken_ns", "licensed_ns")
 
 
 @dataclass
@@ -191,6 +194,20 @@ class Inbox:
             self._last_taken_ns[sender] = arrival_ns
         self._hush(found, sender)
         return arrival_ns, message, sizes
+
+    def kept(self) -> dict[str, Any]:
+        """What `restore` needs: all that has come and was not taken, and all that is owed."""
+        owed = {key: [astuple(one) for one in ones] for key, ones in self._owed.items() if ones}
+        return {"downlink": self._downlink.kept(), "owed": owed} | {name: getattr(self, name) for name in _KEPT}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on from where `kept` was told."""
+        for name in _KEPT:
+            setattr(self, name, kept[name])
+        self._in_hand = Counter(self._in_hand)
+        self._owed.clear()
+        self._owed.update({key: deque(_Owed(*one) for one in ones) for key, ones in kept["owed"].items()})
+        self._downlink.restore(kept["downlink"])
 
     def is_empty(self) -> bool:
         """Whether nothing has come that was not taken."""

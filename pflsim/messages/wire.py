@@ -33,6 +33,7 @@ PROBE, LOSS = "PROBE", "LOSS"
 EVAL, EVAL_RESULT = "EVAL", "EVAL_RESULT"
 PUSH, PAIR, PAIRED, BYE = "PUSH", "PAIR", "PAIRED", "BYE"
 JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
+CHECKPOINT, STANDS, GO_ON = "CHECKPOINT", "STANDS", "GO_ON"
 PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED = "PLACES", "HELLO", "WELCOME", "READY", "BEGIN", "FINISHED"
 WAITING, TELL, LICENCE = "WAITING", "TELL", "LICENCE"
 
@@ -53,6 +54,9 @@ CHANNEL = {
     STOP: "control",
     STATE: "control",
     PROMISE: "control",
+    CHECKPOINT: "control",
+    STANDS: "control",
+    GO_ON: "control",
     PLACES: "control",
     HELLO: "control",
     WELCOME: "control",
@@ -65,7 +69,15 @@ CHANNEL = {
 }
 """Only what travels on the channel "data" takes simulated time and is charged to the method."""
 
-ANSWER = {WORK: RESULT, PROBE: LOSS, EVAL: EVAL_RESULT, STOP: STATE, PAIR: PAIRED}
+ANSWER = {
+    WORK: RESULT,
+    PROBE: LOSS,
+    EVAL: EVAL_RESULT,
+    STOP: STATE,
+    PAIR: PAIRED,
+    CHECKPOINT: STANDS,
+    STANDS: GO_ON,
+}
 """What is answered to what is asked; each question is answered exactly once."""
 
 INSTEAD = {GONE: RESULT}
@@ -80,11 +92,11 @@ QUESTIONS = frozenset(ANSWER)
 SERVER, COORDINATOR = "server", "coordinator"
 
 TAKEN_BY = {
-    SERVER: frozenset({JOIN, RESULT, LOSS, GONE, EVAL_RESULT, STATE, PROMISE}),
+    SERVER: frozenset({JOIN, RESULT, LOSS, GONE, EVAL_RESULT, STATE, PROMISE, STANDS}),
     COORDINATOR: frozenset({JOIN, READY, FINISHED, STATE, WAITING}),
 }
 """The kinds that an actor takes; of all others there are many."""
-TAKEN_BY_CLIENT = frozenset({WORK, PROBE, EVAL, STOP, CANCEL})
+TAKEN_BY_CLIENT = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON})
 TAKEN_BY_PEER = frozenset({PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE})
 
 
