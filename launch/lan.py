@@ -75,6 +75,9 @@ class LanRun(LocalRun):
         if later or description.beside:
             names = [table.name for table in (*later, *description.beside)]
             raise DescriptionError("beside", names, "cannot run over several machines yet: one --algorithm at a time")
+        if description.run.checkpoint_every:
+            expected = "must be 0: over several machines no checkpoints can be taken yet"
+            raise DescriptionError("run.checkpoint_every", description.run.checkpoint_every, expected)
         super().__init__(description, directory, progress)
         self._address, self._port = _address(lan.listen)
         if not 0 <= lan.local_clients <= description.run.clients:

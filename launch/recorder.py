@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from logging import INFO, WARNING
 from pathlib import Path
@@ -14,6 +14,7 @@ import zmq
 
 from launch.peer_rounds import PeerRounds
 from launch.progress import Progress
+from launch.standstill import CHECKPOINT, Standstill
 from pflsim.errors import RunFailed
 from pflsim.record.database import Record
 from pflsim.record.tables import flaw_of
@@ -27,9 +28,10 @@ Fact = tuple[Any, ...]
 class Recorder:
     """The one process that writes `record.db`, at the socket to which all others tell their facts."""
 
-    def __init__(self, path: Path, started_s: float, keeps_spans: bool, progress: Progress) -> None:
+    def __init__(self, record: Record, started_s: float, keeps_spans: bool, progress: Progress) -> None:
         """`started_s` is the host's clock when the command began."""
-        self._record = Record(path)
+        self._record = record
+        self._standstill = Standstill({})
         self._expected: frozenset[str] = frozenset()
         self._hub = ""
         self._started_s, self._keeps_spans = started_s, keeps_spans
@@ -43,6 +45,8 @@ class Recorder:
         """Called with an actor whose model shall be saved, and the file's bytes; none for what is no vector."""
         self.on_finished: Callable[[], None] = lambda: None
         """Called when the server has said that the run is finished."""
+        self.on_checkpoint: Callable[[int, dict[str, str], dict[str, int]], None] = lambda round, files, rows: None
+        """Called when all actors stand after a round, with the digests of their files and the record's last rows."""
         self.said_goodbye: set[str] = set()
         self.finished: dict[str, Any] | None = None
         """What the server says at the end of a run."""
@@ -57,6 +61,10 @@ class Recorder:
     def expect(self, processes: Sequence[str]) -> None:
         """These will tell something; the first is that of the server or the coordinator."""
         self._expected, self._hub = frozenset(processes), processes[0]
+
+    def expect_checkpoints(self, actors: Mapping[str, Sequence[str]]) -> None:
+        """These actors, by process, will stand now and then."""
+        self._standstill = Standstill(actors)
 
     def listen(self, context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str) -> None:
         """Open the socket at `endpoint`."""
@@ -87,13 +95,18 @@ class Recorder:
                 continue
             if batch is None:
                 self.said_goodbye.add(process)
-            for fact in map(tuple, batch or ()):
-                if fact[:1] == ("bound",):
-                    bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
-                elif fact[:1] == ("model",) and _is_model(fact):
-                    models.append(fact)
-                else:
-                    facts.append(self._on_this_clock(process, fact))
+            for told in map(tuple, batch or ()):
+                for fact in self._standstill.sorted(process, self._on_this_clock(process, told)):
+                    if fact[:1] == ("bound",):
+                        bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
+                    elif fact[:1] == ("model",) and _is_model(fact):
+                        models.append(fact)
+                    elif fact[:1] == (CHECKPOINT,) and len(fact) == 3:
+                        self._keep(facts)
+                        facts = []
+                        self.on_checkpoint(fact[1], fact[2], self._record.last_rows())
+                    else:
+                        facts.append(fact)
         self._keep(facts)
         for _, actor, model in models:
             self.on_model(actor, model)
@@ -106,6 +119,10 @@ class Recorder:
         while not self.said_goodbye.issuperset(processes) and time.monotonic() < deadline_s:
             if self.socket.poll(100):
                 self.take()
+
+    def take_held_back(self) -> None:
+        """Write what was held back for a checkpoint to which it will never come."""
+        self._keep(list(self._standstill.released()))
 
     def note(self, actor: str, what: str, detail: str = "") -> None:
         """Record an event of the launcher's own."""
@@ -168,7 +185,7 @@ class Recorder:
             self.on_finished()
         elif what == "died":
             self.died[actor] = detail
-        elif what == "began":
+        elif what in ("began", "resumed"):
             self.setup_s = time.monotonic() - self._started_s
             if detail.endswith(" peers"):
                 self._peer_rounds.peers = int(detail.removesuffix(" peers"))

@@ -58,13 +58,13 @@ class Keeper:
         unfinished = place.with_suffix(".unfinished")
         try:
             with unfinished.open("wb") as file:
-                kept.write(file, {"state": state, "port": port.kept()})
+                digest = kept.write(file, {"state": state, "port": port.kept()})
                 file.flush()
                 os.fsync(file.fileno())
         except TypeError as problem:
             raise RunFailed(port.name, f"cannot be written into a checkpoint: {problem}") from problem
         unfinished.replace(place)
-        self.recorder.tell("checkpoint", port.name, round)
+        self.recorder.tell("checkpoint", port.name, round, digest)
         self.recorder.flush()
 
     def restore(self, port: Port) -> Any:

@@ -12,8 +12,9 @@ import zmq
 from nodes.curve import Keys, show
 from nodes.facts import FactSender
 from nodes.gate import Gate
+from nodes.keeping import Keeper, Silent
 from nodes.mailroom import Mailroom
-from nodes.programs import port_of, program_of
+from nodes.programs import STATES, port_of, program_of
 from pflsim.errors import RunFailed
 from pflsim.log import FactLog, log_file, open_log
 from pflsim.study import Study
@@ -42,6 +43,10 @@ class Assignment:
     started_ns: int
     is_on_network: bool = False
     """Whether its sockets can be reached from other machines."""
+    checkpoints: str = ""
+    """The folder of the checkpoints; empty if none are taken."""
+    resumed: int = 0
+    """The round after whose checkpoint the run goes on; 0 for one that begins."""
     keys: Keys | None = None
     """What all processes of the run show each other there; None for a run that wants no keys."""
 
@@ -96,13 +101,22 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     if study.is_for_peers and not study.appointments.are_everybodys:
         mailroom.patience_ms = 0
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
+    keeper = _keeper(study, assignment, facts)
+    recorder = Silent() if assignment.resumed else facts  # who is resumed has joined before, which is recorded
     for name in assignment.actors:
-        mailroom.add(port_of(study, name, new_clock(), mailroom, facts), program_of(study, name))
+        mailroom.add(port_of(study, name, new_clock(), mailroom, recorder), program_of(study, name, keeper))
     try:
         mailroom.run()
     finally:
         for words in gate.close() if gate is not None else ():
             facts.tell("events", assignment.process, "refused", words, 0, host_seconds())
+
+
+def _keeper(study: Study, assignment: Assignment, facts: FactSender) -> Keeper | None:
+    if not assignment.checkpoints:
+        return None
+    every = study.description.run.checkpoint_every
+    return Keeper(Path(assignment.checkpoints), every, facts, STATES, assignment.resumed)
 
 
 def _gate(

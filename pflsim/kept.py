@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields, is_dataclass
+from hashlib import sha256
+from itertools import chain
 from typing import Any, BinaryIO
 
 import msgpack
@@ -22,15 +24,20 @@ NOT_KEPT: Mapping[str, Any] = {"is_kept": False}
 _SEQUENCES: dict[str, type] = {"tuple": tuple, "list": list, "deque": deque, "set": set, "frozenset": frozenset}
 
 
-def write(file: BinaryIO, value: Any) -> None:
-    """Write `value`; of a function only that there is none. Raises TypeError for what cannot be kept."""
+def write(file: BinaryIO, value: Any) -> str:
+    """Write `value`, and give back the sha256 of what was written; of a function only that there is none.
+
+    Raises TypeError for what cannot be kept.
+    """
     tensors: dict[int, tuple[int, Tensor]] = {}
     structure = _plain(value, tensors)
-    packer = msgpack.Packer()
-    file.write(packer.pack(len(tensors)))
-    for _, tensor in tensors.values():
-        file.write(packer.pack(_packed(tensor)))
-    file.write(packer.pack(structure))
+    packer, hasher = msgpack.Packer(), sha256()
+    packed = (_packed(tensor) for _, tensor in tensors.values())  # one by one: all together they may be large
+    for part in chain([len(tensors)], packed, [structure]):
+        written = packer.pack(part)
+        hasher.update(written)
+        file.write(written)
+    return hasher.hexdigest()
 
 
 def read(file: BinaryIO, classes: Sequence[type]) -> Any:
