@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from logging import INFO, WARNING
-from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -16,7 +15,7 @@ from launch.peer_rounds import PeerRounds
 from launch.progress import Progress
 from launch.standstill import CHECKPOINT, Standstill
 from pflsim.errors import RunFailed
-from pflsim.record.database import Record
+from pflsim.record.database import Reader, Record
 from pflsim.record.tables import flaw_of
 
 MOST_SAID = 5
@@ -65,6 +64,12 @@ class Recorder:
     def expect_checkpoints(self, actors: Mapping[str, Sequence[str]]) -> None:
         """These actors, by process, will stand now and then."""
         self._standstill = Standstill(actors)
+
+    def remember(self, reader: Reader) -> None:
+        """What it would know of a run that it had recorded from the beginning."""
+        self.rejected = len(reader.query("SELECT 1 FROM events WHERE what = 'rejected'"))
+        for began_s, detail in reader.query("SELECT wall_s, detail FROM events WHERE what = 'began'"):
+            self._begin(began_s, detail)
 
     def listen(self, context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str) -> None:
         """Open the socket at `endpoint`."""
@@ -185,16 +190,19 @@ class Recorder:
             self.on_finished()
         elif what == "died":
             self.died[actor] = detail
-        elif what in ("began", "resumed"):
-            self.setup_s = time.monotonic() - self._started_s
-            if detail.endswith(" peers"):
-                self._peer_rounds.peers = int(detail.removesuffix(" peers"))
+        elif what == "began":
+            self._begin(time.monotonic() - self._started_s, detail)
         elif what == "waiting":
             self._progress.say(f"{actor}: {detail}")
         elif what in ("rejected", "skipped"):
             self.rejected += what == "rejected"
             if what == "skipped" or self.rejected <= MOST_SAID:
                 self._progress.say(detail)
+
+    def _begin(self, setup_s: float, detail: str) -> None:
+        self.setup_s = setup_s
+        if detail.endswith(" peers"):
+            self._peer_rounds.peers = int(detail.removesuffix(" peers"))
 
 
 def _names_a_table(fact: Any) -> bool:

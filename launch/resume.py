@@ -42,7 +42,7 @@ class ResumedRun(LocalRun):
                 expected = f"must be {version}, with which this run began: other versions may give other bits"
                 raise DescriptionError(f"the version of {name}", now.get(name), expected)
         with Reader(self.directory / "record.db") as reader:
-            self._recorder.rejected = len(reader.query("SELECT 1 FROM events WHERE what = 'rejected'"))
+            self._recorder.remember(reader)
             self._progress.update(_seen(reader))
 
     def _common(self, hub: str) -> dict[str, Any]:
@@ -60,6 +60,7 @@ def resume(directory: Path, *, quiet: bool = False) -> Result:
     asked = run.description.run
     rounds = min(asked.rounds, asked.stop.rounds or asked.rounds)
     if ended == DONE:
+        Progress(rounds, asked.clients, quiet=quiet).say(f"{directory} is done already: there is nothing to resume")
         return Result.open(directory)
     checkpoints = Checkpoints(directory)
     if not checkpoints.folder.is_dir():

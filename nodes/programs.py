@@ -20,7 +20,6 @@ from pflsim.messages.wire import COORDINATOR, SERVER
 from pflsim.study import Study
 from pflsim.timing.clock import Clock
 
-
 STATES = (ServerState, Outstanding, Told, ClientState, Evaluated)
 """What a checkpoint of actors is made of, beside their ports."""
 

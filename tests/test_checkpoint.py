@@ -11,7 +11,7 @@ from nodes.sequential import FactList, Sequential
 from pflsim.spec import validate
 from pflsim.study import Study
 from pflsim.timing.clock import VirtualClock
-from tests.test_chaos import ALL_KINDS, ENGINES, FAULTS, LINKS, RUN, Shuffled, tables_of
+from tests.test_chaos import ENGINES, LINKS, RUN, Shuffled, tables_of
 
 SAID = ("digest", "trace_digest", "simulated_s", "rounds", "stopped")
 
