@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
@@ -21,6 +21,7 @@ import nodes
 import pflsim
 from pflsim.errors import DescriptionError
 from pflsim.record.database import Reader
+from pflsim.record.history import SERVER
 
 KEPT = 2
 MANIFEST = "checkpoint.json"
@@ -35,13 +36,34 @@ class Checkpoint:
     wall_s: float
     """Host seconds from the beginning of the command."""
     files: Mapping[str, str]
-    """By actor: the sha256 of its file."""
+    """Their sha256, by name."""
     rows: Mapping[str, int]
     """By table of the record: the number of the last row that was told before."""
     run: Mapping[str, Any]
     """The description, as the run's `run.toml` has it."""
     code: str
     """See `code_of`."""
+
+
+class Parts:
+    """What has come of checkpoints that are not whole."""
+
+    def __init__(self, clients: Sequence[str], *, has_server: bool) -> None:
+        states, crossed = ((SERVER, *clients), ()) if has_server else (tuple(clients), tuple(clients))
+        self._expected = {*(f"{name}.state" for name in states), *(f"{name}.crossed" for name in crossed)}
+        self._come: dict[int, tuple[dict[str, str], dict[str, int]]] = {}
+
+    def add(
+        self, round: int, files: Mapping[str, str], rows: Mapping[str, int]
+    ) -> tuple[dict[str, str], dict[str, int]] | None:
+        """These belong to that of `round`; its files and rows if it is whole now."""
+        both = self._come.setdefault(round, ({}, {}))
+        both[0].update(files)
+        both[1].update(rows)
+        if not both[1] or both[0].keys() != self._expected:
+            return None
+        self._come = {later: parts for later, parts in self._come.items() if later > round}
+        return both
 
 
 class Checkpoints:
@@ -75,9 +97,10 @@ class Checkpoints:
             descriptor = os.open(folder, os.O_RDONLY)
             os.fsync(descriptor)
             os.close(descriptor)
-        whole = [one for one in self._places() if (one / MANIFEST).exists() and one.name <= place.name]
-        for older in whole[KEPT:]:
-            shutil.rmtree(older, ignore_errors=True)
+        whole = [one.name for one in self._places() if (one / MANIFEST).exists()]
+        for older in self._places():
+            if older.name < whole[:KEPT][-1]:
+                shutil.rmtree(older, ignore_errors=True)
 
     def last(self, say: Callable[[str], None]) -> Checkpoint | None:
         """The last one that is whole; `say` is told why a later one is not. What is no checkpoint is removed."""
@@ -115,10 +138,9 @@ class Checkpoints:
             found = Checkpoint(**content)
         except (OSError, ValueError, KeyError, TypeError) as problem:
             return f"{MANIFEST} cannot be read ({problem})", None
-        for actor, digest in found.files.items():
-            file = place / f"{actor}.state"
-            if not file.exists() or _digest_of(file) != digest:
-                return f"{file.name} is missing or has another checksum than it had", None
+        for name, digest in found.files.items():
+            if not (place / name).exists() or _digest_of(place / name) != digest:
+                return f"{name} is missing or has another checksum than it had", None
         with suppress(OSError, sqlite3.Error), closing(Reader(self._directory / "record.db")) as reader:
             if all((_last_row(reader, table) or 0) >= row for table, row in found.rows.items()):
                 return "", found

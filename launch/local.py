@@ -14,7 +14,7 @@ from typing import Any
 import tomli_w
 import zmq
 
-from launch.checkpoints import Checkpoint, Checkpoints, code_of, described
+from launch.checkpoints import Checkpoint, Checkpoints, Parts, code_of, described
 from launch.ending import facts_of_run, in_words
 from launch.host import Host, LocalHost
 from launch.interrupts import interrupted_once, uninterrupted
@@ -28,7 +28,7 @@ from launch.recorder import Recorder
 from launch.supervision import Supervision
 from pflsim.errors import DescriptionError, RunFailed
 from pflsim.record.database import Reader, Record
-from pflsim.record.history import History
+from pflsim.record.history import SERVER, History
 from pflsim.record.report import summarise, write_summary
 from pflsim.record.result import Result
 from pflsim.spec import Algorithm, Description, client_names
@@ -181,8 +181,10 @@ class LocalRun:
         self._recorder.expect(self._processes)
         self._supervision.expect(self._processes)
         if self._keeps_checkpoints:
-            self._recorder.expect_checkpoints({self._plan["hub"]: (self._plan["hub"],), **self._assigned})
-            self._recorder.on_checkpoint = self._complete
+            has_server = self._plan["hub"] == SERVER
+            self._recorder.expect_checkpoints(self._processes if has_server else self._assigned)
+            self._recorder.on_checkpoint = self._note_checkpoint
+            self._parts = Parts(client_names(self.description.run.clients), has_server=has_server)
         self._keep_plan()
         self._what_runs = described(self.directory), code_of(self.directory)
 
@@ -215,10 +217,11 @@ class LocalRun:
         common = {"hub": hub, "recorder": self._recorder.endpoint, "started_ns": self._started_ns}
         return common | ({"checkpoints": str(self._checkpoints.folder)} if self._keeps_checkpoints else {})
 
-    def _complete(self, round: int, files: dict[str, str], rows: dict[str, int]) -> None:
-        """All actors have been written down, and what they had told before."""
-        now_s = time.monotonic() - self._started_s
-        self._checkpoints.complete(Checkpoint(round, now_s, files, rows, *self._what_runs))
+    def _note_checkpoint(self, round: int, files: dict[str, str], rows: dict[str, int]) -> None:
+        """Actors have been written down: all of them, and what they had told before, when all parts are there."""
+        if whole := self._parts.add(round, files, rows):
+            now_s = time.monotonic() - self._started_s
+            self._checkpoints.complete(Checkpoint(round, now_s, *whole, *self._what_runs))
 
     def _end(self, status: str) -> None:
         """End all that runs and keep what is known, once; whatever of it fails, the rest is still done."""

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from logging import INFO, WARNING
 from typing import Any
@@ -13,7 +13,7 @@ import zmq
 
 from launch.peer_rounds import PeerRounds
 from launch.progress import Progress
-from launch.standstill import CHECKPOINT, Standstill
+from nodes.standstill import CHECKPOINT, UNDER_WAY, Standstill
 from pflsim.errors import RunFailed
 from pflsim.record.database import Reader, Record
 from pflsim.record.tables import flaw_of
@@ -30,7 +30,7 @@ class Recorder:
     def __init__(self, record: Record, started_s: float, keeps_spans: bool, progress: Progress) -> None:
         """`started_s` is the host's clock when the command began."""
         self._record = record
-        self._standstill = Standstill({})
+        self._standstill = Standstill(())
         self._expected: frozenset[str] = frozenset()
         self._hub = ""
         self._started_s, self._keeps_spans = started_s, keeps_spans
@@ -45,7 +45,8 @@ class Recorder:
         self.on_finished: Callable[[], None] = lambda: None
         """Called when the server has said that the run is finished."""
         self.on_checkpoint: Callable[[int, dict[str, str], dict[str, int]], None] = lambda round, files, rows: None
-        """Called when all actors stand after a round, with the digests of their files and the record's last rows."""
+        """Called when all actors stand after a round, with the digests of their files and the record's last rows; and
+        with more files of that round, and no rows."""
         self.said_goodbye: set[str] = set()
         self.finished: dict[str, Any] | None = None
         """What the server says at the end of a run."""
@@ -61,9 +62,9 @@ class Recorder:
         """These will tell something; the first is that of the server or the coordinator."""
         self._expected, self._hub = frozenset(processes), processes[0]
 
-    def expect_checkpoints(self, actors: Mapping[str, Sequence[str]]) -> None:
-        """These actors, by process, will stand now and then."""
-        self._standstill = Standstill(actors)
+    def expect_checkpoints(self, processes: Collection[str]) -> None:
+        """The actors of these processes will stand now and then."""
+        self._standstill = Standstill(processes)
 
     def remember(self, reader: Reader) -> None:
         """What it would know of a run that it had recorded from the beginning."""
@@ -106,6 +107,8 @@ class Recorder:
                         bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
                     elif fact[:1] == ("model",) and _is_model(fact):
                         models.append(fact)
+                    elif fact[:1] == (UNDER_WAY,) and len(fact) == 3:
+                        self.on_checkpoint(fact[1], fact[2], {})
                     elif fact[:1] == (CHECKPOINT,) and len(fact) == 3:
                         self._keep(facts)
                         facts = []

@@ -1,20 +1,26 @@
 """Checkpoints: what each actor of a run is at one moment, as files, and how it goes on from there another day.
 
-The hub stops everybody between two pieces of work (`CHECKPOINT`); each says that it stands (`STANDS`) and writes down
-its state and its port, and so does the hub when all stand. Then nothing is on its way: whatever was sent lies in an
-inbox. Then all go on (`GO_ON`). None of that takes simulated time or is in a trace. Who is resumed joins as in a new
-run, but nobody records it; then it is what it was where it stood, and waits for the same word.
+A server stops everybody between two pieces of work (`CHECKPOINT`); each says that it stands (`STANDS`) and writes down
+its state and its port, and so does the server when all stand. Then nothing is on its way: whatever was sent lies in an
+inbox. Then all go on (`GO_ON`). Peers, who are in step with nobody, do not stop: each writes itself down before the
+same round of its own, and what crosses from one side to the other is accounted for (`pflsim.messages.crossing`). None
+of that takes simulated time or is in a trace. Who is resumed joins as in a new run, but nobody records it; then it is
+what it was.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nodes.standstill import CHECKPOINT as TAKEN
+from nodes.standstill import UNDER_WAY
 from pflsim import kept
 from pflsim.coding.direction import Coded
 from pflsim.errors import RunFailed
+from pflsim.messages.crossing import Crossed
+from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import Port, Recorder
 from pflsim.messages.wire import CHECKPOINT, GO_ON, STANDS, Message
 from pflsim.timing.fair_share import Flight
@@ -40,8 +46,8 @@ class Keeper:
     folder: Path
     every: int
     """After so many rounds each."""
-    recorder: Recorder
-    """Where resumed actors tell their facts, and all what they have written."""
+    recorder_of: Callable[[str], Recorder]
+    """Where actors tell their facts, and what they have written."""
     states: Sequence[type]
     """What states of actors are made of."""
     resumed: int = 0
@@ -53,26 +59,49 @@ class Keeper:
 
     def keep(self, port: Port, round: int, state: Any) -> None:
         """Write down one actor, and tell it when that is on the disk."""
-        place = file_of(self.folder, round, port.name)
+        name, recorder = f"{port.name}.state", self.recorder_of(port.name)
+        digest = self._write(port.name, round, name, {"state": state, "port": port.kept()})
+        recorder.tell(TAKEN, round, {name: digest})
+        recorder.flush()
+
+    def keep_peer(self, port: PeerPort, round: int, state: Any) -> None:
+        """Write down a peer, and what was under way to it as soon as that has come."""
+        port.post()
+        port.stand(round)
+        self.keep(port, round, state)
+        port.crossings.settle(round)
+
+    def keep_under_way(self, name: str, round: int, crossed: list[Crossed]) -> None:
+        """Write down what was under way to a peer."""
+        file, recorder = f"{name}.crossed", self.recorder_of(name)
+        recorder.tell(UNDER_WAY, round, {file: self._write(name, round, file, crossed)})
+        recorder.flush()
+
+    def restore(self, port: Port) -> Any:
+        """The state of an actor when it was written down; its port is as it was then."""
+        found = self._read(f"{port.name}.state")
+        port.restore(found["port"], self.recorder_of(port.name))
+        if isinstance(port, PeerPort):
+            port.take_up(self._read(f"{port.name}.crossed"))
+        return found["state"]
+
+    def _write(self, actor: str, round: int, name: str, value: Any) -> str:
+        place = folder_of(self.folder, round) / name
         place.parent.mkdir(parents=True, exist_ok=True)
         unfinished = place.with_suffix(".unfinished")
         try:
             with unfinished.open("wb") as file:
-                digest = kept.write(file, {"state": state, "port": port.kept()})
+                digest = kept.write(file, value)
                 file.flush()
                 os.fsync(file.fileno())
         except TypeError as problem:
-            raise RunFailed(port.name, f"cannot be written into a checkpoint: {problem}") from problem
+            raise RunFailed(actor, f"cannot be written into a checkpoint: {problem}") from problem
         unfinished.replace(place)
-        self.recorder.tell("checkpoint", port.name, round, digest)
-        self.recorder.flush()
+        return digest
 
-    def restore(self, port: Port) -> Any:
-        """The state of an actor where it stood; its port is as it was there."""
-        with file_of(self.folder, self.resumed, port.name).open("rb") as file:
-            found = kept.read(file, (*_OF_PORTS, *self.states))
-        port.restore(found["port"], self.recorder)
-        return found["state"]
+    def _read(self, name: str) -> Any:
+        with (folder_of(self.folder, self.resumed) / name).open("rb") as file:
+            return kept.read(file, (*_OF_PORTS, *self.states))
 
 
 def take_checkpoint(port: Port, names: Sequence[str], keeper: Keeper, round: int, state: Any) -> None:
@@ -94,13 +123,13 @@ def let_go_on(port: Port, names: Sequence[str]) -> None:
 
 
 def stand(port: Port, keeper: Keeper, checkpoint: Message, state: Any) -> None:
-    """Stop here as the hub wishes, write down this actor, and wait until all go on."""
+    """Stop here as the server wishes, write down this actor, and wait until all go on."""
     port.send(checkpoint.sender, STANDS)
     port.post()
     keeper.keep(port, checkpoint.round, state)
     port.recv("control")
 
 
-def file_of(folder: Path, round: int, actor: str) -> Path:
-    """Where an actor is written down."""
-    return folder / f"{round:06d}" / f"{actor}.state"
+def folder_of(folder: Path, round: int) -> Path:
+    """Where the files of a checkpoint lie."""
+    return folder / f"{round:06d}"

@@ -3,6 +3,7 @@
 import faulthandler
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ from nodes.gate import Gate
 from nodes.keeping import Keeper, Silent
 from nodes.mailroom import Mailroom
 from nodes.programs import STATES, port_of, program_of
+from nodes.standstill import ActorsRecorder, Standstill
 from pflsim.errors import RunFailed
 from pflsim.log import FactLog, log_file, open_log
+from pflsim.messages.port import Recorder
 from pflsim.study import Study
 from pflsim.timing.clock import clock_maker, host_seconds
 
@@ -101,22 +104,24 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     if study.is_for_peers and not study.appointments.are_everybodys:
         mailroom.patience_ms = 0
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
-    keeper = _keeper(study, assignment, facts)
-    recorder = Silent() if assignment.resumed else facts  # who is resumed has joined before, which is recorded
-    for name in assignment.actors:
-        mailroom.add(port_of(study, name, new_clock(), mailroom, recorder), program_of(study, name, keeper))
+    standstill = Standstill(assignment.actors)
+    recorders = {name: ActorsRecorder(name, standstill, facts) for name in assignment.actors}
+    keeper = _keeper(study, assignment, recorders) if assignment.checkpoints else None
+    for name, recorder in recorders.items():
+        told = Silent() if assignment.resumed else recorder if keeper else facts  # who is resumed has joined before
+        mailroom.add(port_of(study, name, new_clock(), mailroom, told), program_of(study, name, keeper))
     try:
         mailroom.run()
     finally:
+        for fact in standstill.released():
+            facts.tell(*fact)
         for words in gate.close() if gate is not None else ():
             facts.tell("events", assignment.process, "refused", words, 0, host_seconds())
 
 
-def _keeper(study: Study, assignment: Assignment, facts: FactSender) -> Keeper | None:
-    if not assignment.checkpoints:
-        return None
+def _keeper(study: Study, assignment: Assignment, recorders: Mapping[str, Recorder]) -> Keeper:
     every = study.description.run.checkpoint_every
-    return Keeper(Path(assignment.checkpoints), every, facts, STATES, assignment.resumed)
+    return Keeper(Path(assignment.checkpoints), every, recorders.__getitem__, STATES, assignment.resumed)
 
 
 def _gate(

@@ -5,12 +5,13 @@ from functools import partial
 from typing import Any
 
 from nodes.client import ClientState, client
-from nodes.coding import Told
+from nodes.coding import Exchanged, Told
 from nodes.coordinator import coordinator
 from nodes.dispatch import Outstanding, ServerState
 from nodes.evaluation import Evaluated
 from nodes.keeping import Keeper
 from nodes.peer import peer
+from nodes.peering import PeerState, Received
 from nodes.server import server
 from pflsim.messages.coordinator_port import CoordinatorPort
 from pflsim.messages.licence import Arbiter
@@ -20,7 +21,7 @@ from pflsim.messages.wire import COORDINATOR, SERVER
 from pflsim.study import Study
 from pflsim.timing.clock import Clock
 
-STATES = (ServerState, Outstanding, Told, ClientState, Evaluated)
+STATES = (ServerState, Outstanding, Told, ClientState, Evaluated, PeerState, Received, Exchanged)
 """What a checkpoint of actors is made of, beside their ports."""
 
 
@@ -29,10 +30,8 @@ def program_of(study: Study, name: str, keeper: Keeper | None = None) -> Callabl
     if name == SERVER:
         return partial(server, study=study, keeper=keeper)
     if name == COORDINATOR:
-        return partial(coordinator, study=study)
-    if study.is_for_peers:
-        return partial(peer, study=study, number=study.number_of[name])
-    return partial(client, study=study, number=study.number_of[name], keeper=keeper)
+        return partial(coordinator, study=study, keeper=keeper)
+    return partial(peer if study.is_for_peers else client, study=study, number=study.number_of[name], keeper=keeper)
 
 
 def port_of(study: Study, name: str, clock: Clock, carrier: Carrier, recorder: Recorder) -> Port:

@@ -68,6 +68,11 @@ class Inbox:
             self._quiet[sender] = max(self._quiet[sender], until_ns)
 
     @property
+    def neighbours(self) -> list[str]:
+        """Who may speak at any time."""
+        return list(self._quiet)
+
+    @property
     def taken_ns(self) -> int:
         """When the last message of the method that was taken had arrived; all before is settled."""
         return self._downlink.taken_ns
@@ -141,13 +146,16 @@ class Inbox:
 
     def settle(self, message: Message) -> bool:
         """Whether `message` is the answer that its sender owes next; it is owed no more then."""
-        channel, sender = message.channel, message.sender
-        owed = self._owed.get((channel, sender))
-        kind = wire.INSTEAD.get(message.kind, message.kind)
-        if not owed or (owed[0].kind, owed[0].work_id) != (kind, message.work_id):
+        if not self.is_next_answer(message):
             return False
-        owed.popleft()
+        self._owed[message.channel, message.sender].popleft()
         return True
+
+    def is_next_answer(self, message: Message) -> bool:
+        """Whether `message` is the answer that its sender owes next."""
+        owed = self._owed.get((message.channel, message.sender))
+        kind = wire.INSTEAD.get(message.kind, message.kind)
+        return bool(owed) and (owed[0].kind, owed[0].work_id) == (kind, message.work_id)
 
     def put(self, message: Message, sizes: Sizes, sent_ns: int, flight: Flight | None) -> None:
         """Take in a message: over the downlink if it has a `flight`, else as of when it was sent."""

@@ -76,7 +76,7 @@ class Port:
         recorder: Recorder,
         faults: Faults = _NO_FAULTS,
     ) -> None:
-        self.name, self.clock, self.recorder = name, clock, recorder
+        self.name, self.clock, self.recorder, self._run_id = name, clock, recorder, run_id
         self.state: Any = None
         self.round = 0
         self.asked_ns = 0

@@ -35,7 +35,7 @@ PUSH, PAIR, PAIRED, BYE = "PUSH", "PAIR", "PAIRED", "BYE"
 JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
 CHECKPOINT, STANDS, GO_ON = "CHECKPOINT", "STANDS", "GO_ON"
 PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED = "PLACES", "HELLO", "WELCOME", "READY", "BEGIN", "FINISHED"
-WAITING, TELL, LICENCE = "WAITING", "TELL", "LICENCE"
+WAITING, TELL, LICENCE, MARK = "WAITING", "TELL", "LICENCE", "MARK"
 
 CHANNEL = {
     WORK: "data",
@@ -66,6 +66,7 @@ CHANNEL = {
     WAITING: "control",
     TELL: "control",
     LICENCE: "control",
+    MARK: "control",
 }
 """Only what travels on the channel "data" takes simulated time and is charged to the method."""
 
@@ -97,7 +98,7 @@ TAKEN_BY = {
 }
 """The kinds that an actor takes; of all others there are many."""
 TAKEN_BY_CLIENT = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON})
-TAKEN_BY_PEER = frozenset({PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE})
+TAKEN_BY_PEER = frozenset({PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE, MARK})
 
 
 DTYPES: dict[str, tuple[torch.dtype, np.dtype[Any]]] = {

@@ -12,7 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pflsim.record.tables import ORDER, TABLES, VERSION, columns_of, insertion, schema
+from pflsim.record.tables import ENDS, ORDER, SAID_ANEW, TABLES, VERSION, columns_of, insertion, schema
 
 if TYPE_CHECKING:  # numpy takes ten times longer to import than this whole module
     import numpy as np
@@ -96,6 +96,8 @@ class Record:
         for table, row in last_rows.items():
             columns_of(table)  # or it is none of ours
             self._database.execute(f"DELETE FROM {table} WHERE rowid > ?", (row,))
+        for end in ENDS:  # the coordinator of peers is asked anew, and says with other numbers what it says again
+            self._database.execute(f"DELETE FROM {end} WHERE {SAID_ANEW}")
         self._database.execute("COMMIT")
 
     def _write_end(self, end: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
