@@ -155,7 +155,7 @@ class Inbox:
         """Whether `message` is the answer that its sender owes next."""
         owed = self._owed.get((message.channel, message.sender))
         kind = wire.INSTEAD.get(message.kind, message.kind)
-        return bool(owed) and (owed[0].kind, owed[0].work_id) == (kind, message.work_id)
+        return owed is not None and len(owed) > 0 and (owed[0].kind, owed[0].work_id) == (kind, message.work_id)
 
     def put(self, message: Message, sizes: Sizes, sent_ns: int, flight: Flight | None) -> None:
         """Take in a message: over the downlink if it has a `flight`, else as of when it was sent."""

@@ -95,7 +95,8 @@ class PeerPort(Port):
             self._carrier.post(other, [wire.encode_header(mark, self._run_id, []), stamp])
 
     def kept(self) -> dict[str, Any]:
-        return super().kept() | {"comes_again": self._comes_again}
+        too_early = [crossed for early in self._too_early.values() for crossed in early]
+        return super().kept() | {"comes_again": self._comes_again, "too_early": too_early}
 
     def restore(self, kept: Mapping[str, Any], recorder: Recorder) -> None:
         """What has been said about the beginning of this run stays said: on all but the channel of the method."""
@@ -103,11 +104,11 @@ class PeerPort(Port):
         super().restore(kept, recorder)
         self._seen = {source: last for source, last in self._seen.items() if source[1] == "data"} | said
         self.crossings.resume(kept["comes_again"])
+        self._put_by(kept["too_early"])
 
     def take_up(self, under_way: Iterable[Crossed]) -> None:
         """Take in what was under way when this peer was written down."""
-        for crossed in under_way:
-            self._too_early[crossed[0].sender].append(crossed)
+        self._put_by(under_way)
         for sender in sorted(self._too_early):
             self._take_what_is_due(sender)
 
@@ -154,6 +155,10 @@ class PeerPort(Port):
         return f"waiting for {self.awaits}" if self.awaits else super().waits_for()
 
     # within
+
+    def _put_by(self, early: Iterable[Crossed]) -> None:
+        for crossed in early:
+            self._too_early[crossed[0].sender].append(crossed)
 
     def _take_what_is_due(self, sender: str) -> bool:
         """Take in what came too early, up to an answer to what has not been asked yet."""
