@@ -26,10 +26,12 @@ from pflsim.spec import validate
 from pflsim.study import Study
 from tests.launching import Launched, description, launcher, run_here
 from tests.test_chaos import ENGINES
+from tests.test_peers_chaos import ENGINES as ALL_PEER_ENGINES
 
 pytestmark = pytest.mark.timeout(60)
 
 EVERY = 4
+PEER_ENGINES = {f"peers, {engine}": settings for engine, settings in ALL_PEER_ENGINES.items()}
 Launch = Callable[..., Launched]
 
 
@@ -52,7 +54,8 @@ def long(engine: str, **settings: Any) -> dict[str, Any]:
     """A run of some seconds that keeps a checkpoint every few rounds."""
     slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "record__plot": False}
     size = {"run__clients": 5, "run__rounds": 120, "run__eval_every": 3, "run__checkpoint_every": EVERY}
-    return description(schedule=ENGINES[engine], **(slow | size | settings))
+    peers = {"algorithm": {"name": "dpsgd"}, "topology": {"name": "ring"}} if engine in PEER_ENGINES else {}
+    return description(schedule=(ENGINES | PEER_ENGINES)[engine], **(slow | size | peers | settings))
 
 
 @cache
@@ -76,6 +79,8 @@ def kill(run: Launched, who: str, moment: random.Random) -> None:
     later = kept + EVERY * moment.randint(1, 3)
     run.wait_for(lambda run: Checkpoints(run.out).last_round() >= later)
     time.sleep(moment.random() * 0.1)
+    if who == "hub":
+        who = "server" if (run.out / "logs" / "server.log").exists() else "coordinator"
     pid = run.process.pid if who == "launcher" else run.pid_of(who)
     os.kill(pid, signal.SIGKILL)
     run.finish(within_s=30)
@@ -90,9 +95,19 @@ def test_a_client_is_killed_and_the_run_goes_on_to_the_same_end(launch: Launch) 
     assert not (run.out / "checkpoints").exists(), "nobody needs them any more"
 
 
+def test_so_it_does_among_peers(launch: Launch) -> None:
+    """Some of which share a process."""
+    run = launch(long("peers, pairs", run__clients_per_process=2))
+    kill(run, "c002-c003", random.Random(2))
+    assert_ends_the_same(run.out, "peers, pairs")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["server", "c002", "host", "launcher"])
-@pytest.mark.parametrize("engine", ["sync", "carry", "fedasync", "fedbuff"])
+@pytest.mark.parametrize("who", ["hub", "c002", "host", "launcher"])
+@pytest.mark.parametrize(
+    "engine",
+    ["sync", "carry", "fedasync", "fedbuff", "peers, sync", "peers, asynchronous", "peers, push", "peers, pairs"],
+)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("PFLSIM_KILLS", "1"))))
 def test_so_it_does_whoever_is_killed_and_whatever_the_schedule_also_twice(
     seed: int, engine: str, who: str, launch: Launch

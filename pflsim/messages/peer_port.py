@@ -46,7 +46,8 @@ class PeerPort(Port):
         self.crossings = Crossings()
         """What is on its way at a checkpoint."""
         self._too_early: defaultdict[str, deque[Crossed]] = defaultdict(deque)
-        """By sender: what was under way at a checkpoint, and answers what this peer asks only now, and what follows."""
+        """By sender: answers to what this peer has not asked yet, since it was put back further, and what follows."""
+        self._is_resumed = False
         self._comes_again: dict[str, int] = {}
         """Of the last checkpoint: what neighbours had sent after it and was here before."""
         self._reports = Reports(least_latency_ns)
@@ -103,6 +104,7 @@ class PeerPort(Port):
         said = {source: last for source, last in self._seen.items() if source[1] != "data"}
         super().restore(kept, recorder)
         self._seen = {source: last for source, last in self._seen.items() if source[1] == "data"} | said
+        self._is_resumed = True
         self.crossings.resume(kept["comes_again"])
         self._put_by(kept["too_early"])
 
@@ -132,8 +134,8 @@ class PeerPort(Port):
             self._reports.came(message.sender, stamp[0])
             if not self.crossings.takes(message, stamp, sizes):
                 return self._stop_in_turn()
-        if self._too_early[message.sender]:
-            self._too_early[message.sender].append((message, stamp, sizes))
+        if self._is_resumed and message.channel == "data":
+            self._put_by([(message, stamp, sizes)])
             taken = self._take_what_is_due(message.sender)
         else:
             taken = self._take_in(message, stamp, sizes)
