@@ -73,6 +73,8 @@ def _plain(value: Any, tensors: dict[int, tuple[int, Tensor]]) -> Any:
     """Texts and numbers as they are, all else as [what it is, its parts...]."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise TypeError("an integer of more than 64 bits cannot be kept")
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return value
     if isinstance(value, Tensor):

@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,7 +17,10 @@ from typing import Any
 import pytest
 import torch
 
+import pflsim
 from launch.checkpoints import MANIFEST, Checkpoints
+from launch.lan import LanRun, lan_of
+from launch.progress import Progress
 from launch.resume import resume
 from nodes.sequential import run_sequentially
 from pflsim.errors import DescriptionError
@@ -31,6 +35,7 @@ from tests.test_peers_chaos import ENGINES as ALL_PEER_ENGINES
 pytestmark = pytest.mark.timeout(60)
 
 EVERY = 4
+FAILED = 1
 PEER_ENGINES = {f"peers, {engine}": settings for engine, settings in ALL_PEER_ENGINES.items()}
 Launch = Callable[..., Launched]
 
@@ -103,6 +108,7 @@ def test_so_it_does_among_peers(launch: Launch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("who", ["hub", "c002", "host", "launcher"])
 @pytest.mark.parametrize(
     "engine",
@@ -181,6 +187,24 @@ def test_one_that_was_written_and_never_named_does_not_count(launch: Launch) -> 
     assert_ends_the_same(run.out, "sync")
 
 
+def test_the_launcher_is_killed_when_it_has_written_a_checkpoint_and_not_named_it(launch: Launch) -> None:
+    run = launch(long("sync"), before=(sys.executable, "-m", "tests.killed_completing", "3"))
+    assert run.finish(within_s=40) == -signal.SIGKILL
+    assert run.nothing_left(within_s=10)
+    assert (run.out / "checkpoints" / f"{3 * EVERY:06d}" / f"{MANIFEST}.unfinished").exists()
+    assert Checkpoints(run.out).last_round() == 2 * EVERY
+    assert_ends_the_same(run.out, "sync")
+
+
+def test_a_client_is_killed_when_it_has_written_itself_down_and_not_named_that(launch: Launch, tmp_path: Path) -> None:
+    algorithm = {"name": "tests.accidents:KilledWriting", "mark": str(tmp_path / "mark")}
+    run = launch(long("sync", algorithm=algorithm))
+    assert run.finish(within_s=40) == FAILED
+    assert (run.out / "checkpoints" / f"{2 * EVERY:06d}" / "c002.unfinished").exists()
+    assert Checkpoints(run.out).last_round() == EVERY
+    assert_ends_the_same(run.out, "sync")
+
+
 def test_another_description_other_versions_and_other_code_are_refused_by_name(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,3 +254,15 @@ def test_only_two_checkpoints_are_kept(launch: Launch) -> None:
 def test_real_time_takes_no_checkpoints() -> None:
     with pytest.raises(DescriptionError, match=r'run\.checkpoint_every = 4: needs time\.mode = "virtual"'):
         validate(long("sync", time__mode="wall"))
+
+
+def test_over_several_machines_neither(tmp_path: Path) -> None:
+    lan = lan_of("tcp://127.0.0.1:0", insecure=True)
+    assert lan is not None
+    with pytest.raises(DescriptionError, match=r"run\.checkpoint_every = 4: must be 0: over several machines"):
+        LanRun(validate(long("sync")), tmp_path / "run", Progress(1, 5, quiet=True), lan)
+
+
+def test_from_python_too(tmp_path: Path) -> None:
+    done = run_here(description(), tmp_path / "done")
+    assert pflsim.resume(str(done.directory)).summary == done.summary
