@@ -1,5 +1,6 @@
 """A run that goes on from a checkpoint ends with the bits, and the record, of one that was never disturbed."""
 
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ import pytest
 from nodes.keeping import Keeper, Silent
 from nodes.programs import STATES, port_of, program_of
 from nodes.sequential import FactList, Sequential, run_sequentially
+from pflsim.errors import RunFailed
 from pflsim.messages.wire import COORDINATOR
 from pflsim.spec import validate
 from pflsim.study import Study
 from pflsim.timing.clock import VirtualClock
-from tests.test_chaos import ENGINES, LINKS, RUN, Shuffled, tables_of
+from tests.test_chaos import ALL_KINDS, ENGINES, FAULTS, LINKS, ORDERS, RUN, Shuffled, tables_of
+from tests.test_codec_runs import SERVER_CODECS
 from tests.test_peers_chaos import ENGINES as PEER_ENGINES
+from tests.test_peers_chaos import TOPOLOGIES
 from tests.test_peers_chaos import tables_of as peer_tables
 
 SAID = ("digest", "trace_digest", "simulated_s", "rounds", "stopped")
@@ -64,19 +68,9 @@ def after(facts: FactList, round: int) -> list[tuple[Any, ...]]:
     return facts.facts[place + 1 :]
 
 
-def assert_resumes(tables: dict[str, Any], folder: Path, seed: int | None = None) -> None:
-    """A run with checkpoints is one without; and from each of them it goes on to the same end, told in the same way."""
-    expected = run_sequentially(Study(validate(tables), RUN)).finished()
-    whole = ran(tables, folder, seed=seed)
-    assert_same(whole, expected)
-    rounds = [fact[1] for fact in whole["c000"].facts if fact[0] == "checkpoint"]
-    assert len(rounds) > 2
-    for round in rounds:
-        resumed = ran(tables, folder / "again", round, seed, found=folder)
-        assert_same(resumed, expected)
-        for name, facts in resumed.items():
-            if name != COORDINATOR:
-                assert timeless(facts.facts) == timeless(after(whole[name], round)), (name, round)
+def undisturbed(tables: dict[str, Any]) -> dict[str, Any]:
+    """What a run says in the end that keeps no checkpoints."""
+    return run_sequentially(Study(validate(tables), RUN)).finished()
 
 
 def assert_same(told: dict[str, FactList], expected: dict[str, Any]) -> None:
@@ -85,11 +79,89 @@ def assert_same(told: dict[str, FactList], expected: dict[str, Any]) -> None:
         assert told[hub].finished()[said] == expected[said], said
 
 
+def whole_checkpoints(folder: Path, told: dict[str, FactList]) -> list[int]:
+    """The rounds of those of which all parts are there."""
+    clients = [name for name in told if name != COORDINATOR]
+    parts = {f"{name}.state" for name in clients} | (
+        {f"{name}.crossed" for name in clients} if COORDINATOR in told else set()
+    )
+    found = {int(place.name): {file.name for file in place.iterdir()} for place in folder.iterdir()}
+    return sorted(round for round, files in found.items() if files == parts)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, *(f"peers, {engine}" for engine in PEER_ENGINES)])
+def test_from_each_checkpoint_a_run_goes_on_to_the_same_end_and_tells_the_same(engine: str, tmp_path: Path) -> None:
+    among_peers = engine.startswith("peers, ")
+    links = LINKS["lossy"]
+    tables = peer_tables(engine[7:], links=links) if among_peers else tables_of(engine, links=links)
+    expected, whole = undisturbed(tables), ran(tables, tmp_path / "whole")
+    assert_same(whole, expected)
+    assert whole_checkpoints(tmp_path / "whole", whole) == [1, 2, 3, 4]
+    for round in (1, 4) if among_peers else (1, 2, 3, 4):
+        resumed = ran(tables, tmp_path / "again", round, found=tmp_path / "whole")
+        assert_same(resumed, expected)
+        for name, facts in resumed.items():
+            assert name == COORDINATOR or timeless(facts.facts) == timeless(after(whole[name], round)), (name, round)
+
+
+def assert_resumes_in_any_order(tables: dict[str, Any], folder: Path, order: random.Random) -> None:
+    """Messages come in other orders each time; the run goes on twice."""
+    expected = undisturbed(tables)
+    whole = ran(tables, folder / "0", seed=order.randrange(1000))
+    assert_same(whole, expected)
+    last = 0
+    for times in range(2):
+        later = [round for round in whole_checkpoints(folder / str(times), whole) if round > last]
+        if not later:  # as where some peers end before others begin a round
+            break
+        last = order.choice(later)
+        seed = order.choice([None, order.randrange(1000)])
+        resumed = ran(tables, folder / str(times + 1), last, seed, found=folder / str(times))
+        assert_same(resumed, expected)
+
+
+HARD: dict[str, dict[str, Any]] = {
+    "away": {"links": "4g", "availability": ALL_KINDS["markov"]},
+    "crashes": {"links": LINKS["lossy"], "fault": FAULTS["crash"]},
+    "doubled": {"links": "wifi", "fault": FAULTS["duplicate"]},
+    "held back": {"links": "ideal", "fault": FAULTS["reorder"]},
+}
+
+
 @pytest.mark.parametrize("engine", ENGINES)
-def test_whatever_the_schedule_a_run_goes_on_from_any_of_its_checkpoints(engine: str, tmp_path: Path) -> None:
-    assert_resumes(tables_of(engine, links=LINKS["lossy"]), tmp_path)
+def test_so_it_does_with_codecs_that_remember_in_whatever_order_messages_come(engine: str, tmp_path: Path) -> None:
+    tables = tables_of(engine, links="4g", codec=SERVER_CODECS["carried over"], availability=ALL_KINDS["bernoulli"])
+    assert_resumes_in_any_order(tables, tmp_path, random.Random(engine))
 
 
+@pytest.mark.parametrize("hard", ["doubled", "held back"])
 @pytest.mark.parametrize("engine", PEER_ENGINES)
-def test_so_do_peers(engine: str, tmp_path: Path) -> None:
-    assert_resumes(peer_tables(engine, links=LINKS["lossy"]), tmp_path)
+def test_so_do_peers(engine: str, hard: str, tmp_path: Path) -> None:
+    codec = {"peer": {"name": "qsgd"}}
+    graph = {"topology": "changing", "algorithm": "dpsgd"} if hard == "doubled" else {}
+    tables = peer_tables(engine, codec=codec, **graph, **HARD[hard])
+    assert_resumes_in_any_order(tables, tmp_path, random.Random(f"{engine} {hard}"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("hard", HARD)
+@pytest.mark.parametrize("engine", [*ENGINES, *(f"peers, {engine}" for engine in PEER_ENGINES)])
+def test_so_it_does_whatever_goes_wrong(engine: str, hard: str, tmp_path: Path) -> None:
+    """`PFLSIM_ORDERS` says how often."""
+    for number in range(ORDERS):
+        order = random.Random(f"{engine} {hard} {number}")
+        if engine.startswith("peers, "):
+            graph = {"topology": order.choice(list(TOPOLOGIES)), "algorithm": "dpsgd"}
+            tables = peer_tables(engine[7:], **graph, **HARD[hard])
+        else:
+            tables = tables_of(engine, algorithm={"name": order.choice(["pfedme", "ditto"])}, **HARD[hard])
+        assert_resumes_in_any_order(tables, tmp_path / str(number), order)
+
+
+def test_what_is_no_tensor_and_no_number_in_a_state_is_refused_by_the_name_of_its_actor(tmp_path: Path) -> None:
+    told = FactList()
+    keeper = Keeper(tmp_path, 1, lambda _: told, STATES)
+    port = port_of(Study(validate(tables_of("sync")), RUN), "c001", VirtualClock(), Sequential(RUN), told)
+    with pytest.raises(RunFailed, match="c001: cannot be written into a checkpoint: a Random cannot be kept"):
+        keeper.keep(port, 1, random.Random(1))
