@@ -186,7 +186,8 @@ class LocalRun:
             self._recorder.on_checkpoint = self._note_checkpoint
             self._parts = Parts(client_names(self.description.run.clients), has_server=has_server)
         self._keep_plan()
-        self._what_runs = described(self.directory), code_of(self.directory)
+        if self._keeps_checkpoints:
+            self._what_runs = described(self.directory), code_of(self.directory)
 
     def _keep_plan(self) -> None:
         """Write down what is going to run."""

@@ -59,7 +59,7 @@ def resume(directory: Path, *, quiet: bool = False) -> Result:
         ended = run.ended
     asked = run.description.run
     rounds = min(asked.rounds, asked.stop.rounds or asked.rounds)
-    if ended == DONE:
+    if ended == DONE and (directory / "summary.json").exists():
         Progress(rounds, asked.clients, quiet=quiet).say(f"{directory} is done already: there is nothing to resume")
         return Result.open(directory)
     checkpoints = Checkpoints(directory)
@@ -71,6 +71,7 @@ def resume(directory: Path, *, quiet: bool = False) -> Result:
         if found is None:
             raise _nothing(directory)
         _require_the_same(directory, found)
+        (directory / "summary.json").unlink(missing_ok=True)  # it tells how the run ended before
         progress.say(f"resuming after round {found.round}")
         result = completed(ResumedRun(run.description, directory, progress, found).run(), run.description)
         with in_words():

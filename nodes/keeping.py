@@ -66,6 +66,7 @@ class Keeper:
 
     def keep_peer(self, port: PeerPort, round: int, state: Any) -> None:
         """Write down a peer, and what was under way to it as soon as that has come."""
+        assert port.crossings is not None
         port.post()
         port.stand(round)
         self.keep(port, round, state)

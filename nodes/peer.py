@@ -8,6 +8,7 @@ from nodes.keeping import Keeper
 from nodes.neighbours import asynchronous, neighbours
 from nodes.peering import PeerState, TimeIsOver, initial
 from pflsim.digest import digest_of
+from pflsim.messages.crossing import Crossings
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import seconds
 from pflsim.messages.wire import BEGIN, BYE, COORDINATOR, FINISHED, HELLO, JOIN, PLACES, READY, STATE, STOP, WELCOME
@@ -33,7 +34,7 @@ ENGINES = (
 def peer(port: PeerPort, study: Study, number: int, keeper: Keeper | None = None) -> None:
     """Run peer `number`, from the beginning or from a checkpoint, until the coordinator says that all have finished."""
     if keeper is not None:
-        port.crossings.on_all_marked = partial(keeper.keep_under_way, port.name)
+        port.crossings = Crossings(partial(keeper.keep_under_way, port.name))
     state = _meet(port, study, number, keeper)
     one_round = next(engine for form, engine in ENGINES if isinstance(study.schedule, form))
     if one_round is pairs:

@@ -10,8 +10,8 @@ import pytest
 from nodes.keeping import Keeper, Silent
 from nodes.programs import STATES, port_of, program_of
 from nodes.sequential import FactList, Sequential, run_sequentially
-from pflsim.errors import RunFailed
-from pflsim.messages.wire import COORDINATOR
+from pflsim.errors import BadMessage, RunFailed
+from pflsim.messages.wire import COORDINATOR, MARK, Message
 from pflsim.spec import validate
 from pflsim.study import Study
 from pflsim.timing.clock import VirtualClock
@@ -165,3 +165,9 @@ def test_what_is_no_tensor_and_no_number_in_a_state_is_refused_by_the_name_of_it
     port = port_of(Study(validate(tables_of("sync")), RUN), "c001", VirtualClock(), Sequential(RUN), told)
     with pytest.raises(RunFailed, match="c001: cannot be written into a checkpoint: a Random cannot be kept"):
         keeper.keep(port, 1, random.Random(1))
+
+
+def test_a_mark_is_refused_where_no_checkpoints_are_taken() -> None:
+    port = port_of(Study(validate(peer_tables("sync")), RUN), "c001", VirtualClock(), Sequential(RUN), FactList())
+    with pytest.raises(BadMessage, match="c000 marks a checkpoint, and none are taken"):
+        port.deliver(Message(MARK, "c000", "c001", round=5), [0, 0, None, 0], (0, 0, 0))

@@ -22,9 +22,9 @@ Crossed = tuple[Message, list[Any], Sizes]
 class Crossings:
     """Keeps account of what comes to one peer, by the rounds after which checkpoints are taken."""
 
-    def __init__(self) -> None:
-        self.on_all_marked: Callable[[int, list[Crossed]], None] = lambda round, crossed: None
-        """Called with what was under way at a checkpoint when all of it has come."""
+    def __init__(self, on_all_marked: Callable[[int, list[Crossed]], None]) -> None:
+        """`on_all_marked` is told the round of a checkpoint and what was under way there when all of it has come."""
+        self._on_all_marked = on_all_marked
         self._comes_again: Counter[str] = Counter()
         self._since: defaultdict[str, dict[int, int]] = defaultdict(dict)
         """By neighbour, by the round of a mark that came too early: how many messages have come since."""
@@ -43,7 +43,7 @@ class Crossings:
         """Tell what was under way, if all of it has come."""
         if not self._unmarked[round]:
             del self._unmarked[round]
-            self.on_all_marked(round, self._under_way.pop(round))
+            self._on_all_marked(round, self._under_way.pop(round))
 
     def mark(self, sender: str, round: int) -> None:
         """`sender` was written down after all that has come of it."""

@@ -43,8 +43,8 @@ class PeerPort(Port):
         """What this peer waits for, in words; empty if it may go on waiting as long as anybody is at work."""
         self.has_finished = False
         """Whether it will say nothing more by itself."""
-        self.crossings = Crossings()
-        """What is on its way at a checkpoint."""
+        self.crossings: Crossings | None = None
+        """What is on its way at a checkpoint; None in a run that takes none."""
         self._too_early: defaultdict[str, deque[Crossed]] = defaultdict(deque)
         """By sender: answers to what this peer has not asked yet, since it was put back further, and what follows."""
         self._is_resumed = False
@@ -88,6 +88,7 @@ class PeerPort(Port):
 
     def stand(self, round: int) -> None:
         """This peer is about to be written down; its neighbours learn of that, in no time and beside all records."""
+        assert self.crossings is not None
         neighbours = self._inbox.neighbours
         self._comes_again = self.crossings.cut(round, neighbours)
         stamp = msgpack.packb((self.now_ns, 0, None, 0))
@@ -105,6 +106,7 @@ class PeerPort(Port):
         super().restore(kept, recorder)
         self._seen = {source: last for source, last in self._seen.items() if source[1] == "data"} | said
         self._is_resumed = True
+        assert self.crossings is not None
         self.crossings.resume(kept["comes_again"])
         self._put_by(kept["too_early"])
 
@@ -128,11 +130,10 @@ class PeerPort(Port):
             self._stop = message, stamp, sizes
             return self._stop_in_turn()
         if message.kind == wire.MARK:
-            self.crossings.mark(message.sender, message.round)
-            return False
+            return self._take_mark(message)
         if message.channel == "data":
             self._reports.came(message.sender, stamp[0])
-            if not self.crossings.takes(message, stamp, sizes):
+            if self.crossings is not None and not self.crossings.takes(message, stamp, sizes):
                 return self._stop_in_turn()
         if self._is_resumed and message.channel == "data":
             self._put_by([(message, stamp, sizes)])
@@ -157,6 +158,12 @@ class PeerPort(Port):
         return f"waiting for {self.awaits}" if self.awaits else super().waits_for()
 
     # within
+
+    def _take_mark(self, message: Message) -> bool:
+        if self.crossings is None:
+            raise BadMessage(f"{message.sender} marks a checkpoint, and none are taken")
+        self.crossings.mark(message.sender, message.round)
+        return False
 
     def _put_by(self, early: Iterable[Crossed]) -> None:
         for crossed in early:

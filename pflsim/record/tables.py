@@ -148,10 +148,7 @@ MESSAGES: dict[str, str] = {
 # What makes a message one message, at both ends.
 IDENTITY = ("sender", "channel", "sequence")
 ENDS = ("sent", "received")
-SAID_ANEW = (
-    "kind IN ('WAITING', 'TELL', 'LICENCE', 'FINISHED')"
-    " OR sender = 'coordinator' AND kind = 'BEGIN' AND sequence > 1 << 32"
-)
+SAID_ANEW = "kind IN ('BEGIN', 'WAITING', 'TELL', 'LICENCE', 'FINISHED')"
 """What peers and their coordinator say to each other again, otherwise, when a run is resumed."""
 VERSION = 1
 
