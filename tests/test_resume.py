@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -136,7 +137,7 @@ def told(record: Path) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     with Reader(record) as reader:
         for table in TABLES:
-            rows = [{name: one for name, one in row.items() if name != "wall_s"} for row in reader.rows(table)]
+            rows = [{name: plain(one) for name, one in row.items() if name != "wall_s"} for row in reader.rows(table)]
             if table == "received":
                 rows = [row | ({"arrival_ns": 0} if row["kind"] == "PROMISE" else {}) for row in rows]
             if table == "events":
@@ -145,6 +146,10 @@ def told(record: Path) -> dict[str, list[dict[str, Any]]]:
                 rows = [row for row in rows if row["channel"] == "data"]
             found[table] = sorted(rows, key=str)
     return found
+
+
+def plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 @pytest.mark.parametrize("engine", ["fedbuff", "peers, asynchronous"])
