@@ -104,6 +104,20 @@ def test_from_each_checkpoint_a_run_goes_on_to_the_same_end_and_tells_the_same(e
             assert name == COORDINATOR or timeless(facts.facts) == timeless(after(whole[name], round)), (name, round)
 
 
+@pytest.mark.parametrize("seed", [None, 1])
+def test_work_that_was_done_before_a_checkpoint_may_be_cancelled_after_it(seed: int | None, tmp_path: Path) -> None:
+    tables = tables_of("timeout", links=LINKS["lossy"])
+    tables = tables | {"schedule": ENGINES["timeout"] | {"timeout_s": 0.06}}
+    expected, whole = undisturbed(tables), ran(tables, tmp_path / "whole", seed=seed)
+    crossed = 0
+    for round in whole_checkpoints(tmp_path / "whole", whole):
+        resumed = ran(tables, tmp_path / "again", round, seed, found=tmp_path / "whole")
+        assert_same(resumed, expected)
+        given = {fact[2] for fact in resumed["server"].facts if fact[0] == "sent" and fact[3] == "WORK"}
+        crossed += any(fact[2] == "cancelled" and fact[1] not in given for fact in resumed["server"].facts)
+    assert crossed
+
+
 def assert_resumes_in_any_order(tables: dict[str, Any], folder: Path, order: random.Random) -> None:
     """Messages come in other orders each time; the run goes on twice."""
     expected = undisturbed(tables)
