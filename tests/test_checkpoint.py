@@ -157,6 +157,15 @@ def test_so_do_peers(engine: str, hard: str, tmp_path: Path) -> None:
     assert_resumes_in_any_order(tables, tmp_path, random.Random(f"{engine} {hard}"))
 
 
+def test_an_answer_that_comes_before_a_resumed_peer_has_asked_again_waits_for_the_question(tmp_path: Path) -> None:
+    """Its neighbour was written down later, with the question in its inbox, and answers at once."""
+    tables = peer_tables("pairs", topology="apart", algorithm="dpsgd", links="wifi", codec={"peer": {"name": "qsgd"}})
+    expected = undisturbed(tables)
+    ran(tables, tmp_path / "whole", seed=5)
+    for seed in range(3, 6):
+        assert_same(ran(tables, tmp_path / "again", 2, seed, found=tmp_path / "whole"), expected)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("hard", HARD)
