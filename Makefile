@@ -10,7 +10,7 @@ overrides = $(if $(N),--set "run.clients=$(N)") $(if $(DATA),--set "data.name=$(
             $(if $(SEED),--set "run.seed=$(SEED)") $(if $(ALGORITHM),--algorithm "$(ALGORITHM)") \
             $(if $(OUT),--out "$(OUT)")
 
-.PHONY: help setup sim test check bench data clean
+.PHONY: help setup sim test check bench fidelity data clean
 
 help:
 	@echo "make setup                 make .venv and install pflsim in it (the others do it when needed)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test                  run all tests; PYTEST='-m \"not slow\"' leaves the long ones out"
 	@echo "make check                 formatting, lint, types and import layers"
 	@echo "make bench                 measure speed and memory beside their floors"
+	@echo "make fidelity              compare the virtual clock with real networks of this machine's own (Linux, root)"
 	@echo "make data DATA=mnist       download a data set; DIR=folder, default data/"
 	@echo "make clean                 remove .venv and caches; results stay"
 
@@ -47,6 +48,9 @@ check: $(INSTALLED)
 bench: $(INSTALLED)
 	@$(BIN)/python -m launch.bench $(BENCH)
 	@$(BIN)/python -m launch.bench.simulated
+
+fidelity: $(INSTALLED)
+	@$(BIN)/python -m launch.fidelity
 
 data: $(INSTALLED)
 	@test -n "$(DATA)" || { echo "which one? make data DATA=mnist (or fashion-mnist, cifar10, svhn, emnist, har)"; exit 2; }

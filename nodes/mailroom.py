@@ -17,11 +17,12 @@ from pflsim.errors import BadMessage, RunFailed
 from pflsim.messages.coordinator_port import CoordinatorPort
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import Port, frame_sizes
-from pflsim.messages.wire import HELLO, JOIN, Frame, Message, decode
+from pflsim.messages.wire import HELLO, JOIN, LICENCE, Frame, Message, decode
 from pflsim.timing.clock import host_seconds
 
 SLICE_S = 1.0
 COPY_BELOW_BYTES = 1 << 16
+MOST_PATIENCE_MS = 640
 
 
 class Mailroom:
@@ -35,11 +36,14 @@ class Mailroom:
         facts: FactSender,
         patience_s: float,
         process: str = "",
+        patience_ms: int = 5,
     ) -> None:
         self.place = process, socket.getsockopt_string(zmq.LAST_ENDPOINT)
         """The name of this process, and where it can be found; told before it connects to anybody."""
         self._process = process
         self._socket, self._run_id, self._facts, self._patience_s = socket, run_id, facts, patience_s
+        self._poller = zmq.Poller()
+        self._poller.register(socket, zmq.POLLIN)
         self._routed = socket.type == zmq.ROUTER
         self._routes: dict[str, bytes] = {}
         """By actor: from where it speaks."""
@@ -60,8 +64,10 @@ class Mailroom:
         self._is_among_peers = False
         self._reporting: list[PeerPort] = []
         """Who tells an arbiter when nothing comes any more."""
-        self.patience_ms = 5
+        self._patience_ms = patience_ms
         """For how long nothing must have come before they do: mostly what they wait for comes by itself."""
+        self._own_patience_ms = self._patience_ms
+        """The same where nobody else waits for their word: longer each time, until a licence shows the need of it."""
         self._timed = False
         """Whether time passes by itself here: under the wall clock an actor may wait for it, not for a message."""
 
@@ -160,12 +166,8 @@ class Mailroom:
 
     def _receive(self) -> None:
         """Take one message off the socket, or let the time pass for which the nearest actor waits."""
-        if self._reporting and not self._socket.poll(self.patience_ms, zmq.POLLIN):
-            for port in self._reporting:
-                if port.name in self._until:
-                    port.report()
         wait_s = self._seconds_to_nearest() if self._timed else SLICE_S
-        if not self._socket.poll(math.ceil(wait_s * 1000), zmq.POLLIN):
+        if not (self._comes_before_reporting() or self._comes_within(math.ceil(wait_s * 1000))):
             self._check.extend(self._until)
             if wait_s >= SLICE_S:
                 self._watch()
@@ -175,6 +177,27 @@ class Mailroom:
         self._dispatch([frame.buffer for frame in frames])
         if self._timed:
             self._check.extend(self._until)
+
+    def _comes_within(self, wait_ms: int) -> bool:
+        return bool(self._poller.poll(wait_ms))
+
+    def _comes_before_reporting(self) -> bool:
+        """Whether a message comes in time; else those who wait tell the arbiter so."""
+        waiting = [port for port in self._reporting if port.name in self._until]
+        if not waiting:
+            return False
+        asked = [port for port in waiting if port.owes_a_report()]
+        if asked:
+            if self._comes_within(self._patience_ms):
+                return True
+            for port in asked:
+                port.report(wants=False)
+        if self._comes_within(self._own_patience_ms):
+            return True
+        self._own_patience_ms = min(2 * self._own_patience_ms, MOST_PATIENCE_MS)
+        for port in waiting:
+            port.report()
+        return False
 
     def _seconds_to_nearest(self) -> float:
         nearest_s = SLICE_S
@@ -195,6 +218,8 @@ class Mailroom:
         except BadMessage as problem:
             self._drop(frames, problem)
             return
+        if message.kind == LICENCE:
+            self._own_patience_ms = self._patience_ms
         if delivered:
             self._check.append(message.to)
 

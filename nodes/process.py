@@ -93,7 +93,10 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
         socket.bind(assignment.hub if runs_hub else assignment.place)
     if assignment.keys is not None:
         show(socket, assignment.keys, assignment.keys.public)
-    mailroom = Mailroom(socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process)
+    patience_ms = 0 if study.is_for_peers and not study.appointments.are_everybodys else 5
+    mailroom = Mailroom(
+        socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process, patience_ms
+    )
     if runs_hub:
         facts.tell("bound", *mailroom.place)
         facts.flush()
@@ -101,8 +104,6 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
         mailroom.meet(study.hub, study.hub, assignment.hub)
     else:
         socket.connect(assignment.hub)
-    if study.is_for_peers and not study.appointments.are_everybodys:
-        mailroom.patience_ms = 0
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
     standstill = Standstill(assignment.actors)
     recorders = {name: ActorsRecorder(name, standstill, facts) for name in assignment.actors}

@@ -80,7 +80,8 @@ class Shuffled:
     def _report(self, *names: str) -> None:
         """Let peers tell the arbiter that nothing comes; somebody must have something to say if nobody is named."""
         ports = [self._ports[name] for name in names or sorted(self._waiting)]
-        reported = [port.report() for port in ports if isinstance(port, PeerPort)]
+        wants = not names or self._random.random() < 0.5
+        reported = [port.report(wants=wants) for port in ports if isinstance(port, PeerPort)]
         if not names and not any(reported):
             waits = {name: self._ports[name].waits_for() for name in sorted(self._waiting)}
             raise AssertionError(f"everybody waits for somebody else: {waits}")

@@ -68,6 +68,19 @@ def test_a_peer_reports_when_it_wants_something_when_it_was_asked_and_when_it_we
     assert reports.due(80, wants=False) is None, "it was not asked about that time"
 
 
+def test_a_peer_goes_on_wanting_what_it_wanted_until_it_has_it() -> None:
+    reports = Reports(DELTA_NS)
+    reports.asked_until_ns = 50
+    reports.due(10, wants=False)
+    assert not reports.want
+    reports.due(10, wants=True)
+    assert reports.want
+    reports.was_licensed(5)
+    assert reports.want, "that answers an older report"
+    reports.was_licensed(10)
+    assert not reports.want
+
+
 def test_a_peer_that_was_asked_acknowledges_what_may_have_woken_it() -> None:
     reports = Reports(DELTA_NS)
     reports.asked_until_ns = 50

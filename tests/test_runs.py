@@ -58,7 +58,7 @@ def digests(result: Result) -> tuple[str, str]:
 
 @pytest.mark.parametrize("clients_per_process", [1, 3, CLIENTS])
 @pytest.mark.parametrize("method", METHODS)
-def test_processes_give_the_bits_of_the_sequential_driver(
+def test_e62_processes_give_the_bits_of_the_sequential_driver(
     method: str, clients_per_process: int, tmp_path: Path
 ) -> None:
     tables = description(DIGITS, algorithm__name=method, run__clients_per_process=clients_per_process)

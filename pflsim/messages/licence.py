@@ -155,7 +155,7 @@ class Reports:
         One is due if this peer wants a licence, or went on without the one that it wanted, or if the arbiter may
         believe that it acts before the time until which it was asked to tell.
         """
-        if not (wants or self._last[1] or self._is_believed_to_act_ns() < self.asked_until_ns):
+        if not (wants or self.want or self.are_asked()):
             return None
         if (next_ns, wants) == self._last and not self._acknowledged_ns:
             return None
@@ -164,6 +164,15 @@ class Reports:
         facts = {"next_ns": next_ns, "wants": wants, "sent": self._new_sent, "come": come}
         self._new_sent, self._acknowledged_ns = {}, {}
         return facts
+
+    @property
+    def want(self) -> bool:
+        """Whether the last one said that this peer wants a licence, which it has not got."""
+        return self._last[1]
+
+    def are_asked(self) -> bool:
+        """Whether the arbiter may believe that this peer acts before the time until which it asked it to tell."""
+        return self._is_believed_to_act_ns() < self.asked_until_ns
 
     def was_licensed(self, until_ns: int) -> None:
         """What it wanted it has, unless it was an older report that this answers; what it wants again is new."""

@@ -142,14 +142,21 @@ class PeerPort(Port):
             taken = self._take_in(message, stamp, sizes)
         return self._stop_in_turn() or taken
 
-    def report(self) -> bool:
-        """Tell the arbiter when this peer could go on, if that is news that somebody waits for; whether it was."""
+    def report(self, *, wants: bool = True) -> bool:
+        """Tell the arbiter when this peer could go on, if that is news that somebody waits for; whether it was.
+
+        This peer `wants` a licence then, if it waits for something to take, or goes on wanting it if it did.
+        """
         if self._wanted not in (None, "data"):  # it waits for the word to begin, or that all have finished
             return self._report(FAR_NS if self.has_finished else self.clock.now_ns(), wants=False)
         next_ns = self.next_event_ns()
         if next_ns is None:
             return self._report(FAR_NS, wants=False)
-        return self._report(max(next_ns, self.clock.now_ns()), wants=True)
+        return self._report(max(next_ns, self.clock.now_ns()), wants=wants or self._reports.want)
+
+    def owes_a_report(self) -> bool:
+        """Whether the arbiter has asked for a report that may be due."""
+        return self._reports.are_asked()
 
     def is_owed(self) -> bool:
         return bool(self.awaits) or super().is_owed()
