@@ -1,4 +1,4 @@
-"""What `pflsim.run` does: the command line's `pflsim run`, from Python."""
+"""What `pflsim.run` and `pflsim.resume` do: those of the command line, from Python."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +8,13 @@ from launch.comparison import run_all
 from pflsim.outside import placed
 from pflsim.record.result import Result
 from pflsim.spec import Run, override_value, read, with_algorithm
+
+
+def resume(directory: str | Path, *, quiet: bool = True) -> Result:
+    """See `pflsim.resume`."""
+    from launch.resume import resume
+
+    return resume(Path(directory), quiet=quiet)
 
 
 def run(

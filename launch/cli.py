@@ -79,6 +79,17 @@ def run(
 
 
 @pflsim.command()
+@_directory
+@click.option("--quiet", is_flag=True, help="Print only the results.")
+def resume(directory: Path, quiet: bool) -> None:
+    """Let a run that was interrupted, failed or was killed go on from its last checkpoint, to the same end."""
+    from launch.resume import resume
+    from launch.show import show_results
+
+    show_results([resume(directory, quiet=quiet)])
+
+
+@pflsim.command()
 @click.option(
     "--join", "token", required=True, metavar="TOKEN", help="What `pflsim run --listen` has printed; - reads it."
 )

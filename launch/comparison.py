@@ -39,7 +39,7 @@ def run_all(
             one = description.model_copy(update={"algorithm": method, "beside": ()})
             results.append(_run(one, folder, quiet, methods[position + 1 :], lan))
         with in_words():
-            _draw(description, results, folders[-1])
+            draw(description, results, folders[-1])
     return results
 
 
@@ -78,16 +78,21 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
         result = LocalRun(description, directory, progress, later).run()
     else:
         result = LanRun(description, directory, progress, lan, later).run()
+    return completed(result, description)
+
+
+def completed(result: Result, description: Description) -> Result:
+    """The result of a run that has just ended, with what is looked for and made in the end."""
     from launch.finished import save_trace  # here, as what reads records imports numpy, and nothing before needs it
     from launch.verify import with_violations
 
     result = with_violations(result)
     if description.record.trace:
-        save_trace(directory)
+        save_trace(result.directory)
     return result
 
 
-def _draw(description: Description, results: Sequence[Result], folder: Path) -> None:
+def draw(description: Description, results: Sequence[Result], folder: Path) -> None:
     """The pictures that the description wants of runs that are done."""
     if description.record.plot:
         curves = {str(result.summary["algorithm"]): result.record for result in results}

@@ -97,6 +97,9 @@ class LanRun(LocalRun):
         if later and lan.starter is None:
             expected = "needs hosts for each method: one --algorithm at a time, or --hosts, which starts them each time"
             raise DescriptionError("beside", [table.name for table in later], expected)
+        if description.run.checkpoint_every:
+            expected = "must be 0: over several machines no checkpoints can be taken yet"
+            raise DescriptionError("run.checkpoint_every", description.run.checkpoint_every, expected)
         super().__init__(description, directory, progress, later)
         self._address, self._port = parsed(lan.listen)
         if lan.starter is not None:

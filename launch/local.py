@@ -14,6 +14,7 @@ from typing import Any
 import tomli_w
 import zmq
 
+from launch.checkpoints import Checkpoint, Checkpoints, Parts, code_of, described
 from launch.ending import facts_of_run, in_words
 from launch.host import Host, LocalHost
 from launch.interrupts import interrupted_once, uninterrupted
@@ -27,8 +28,8 @@ from launch.reception import Reception
 from launch.recorder import Recorder
 from launch.supervision import Supervision
 from pflsim.errors import DescriptionError, RunFailed
-from pflsim.record.database import Reader
-from pflsim.record.history import History
+from pflsim.record.database import Reader, Record
+from pflsim.record.history import SERVER, History
 from pflsim.record.report import summarise, write_summary
 from pflsim.record.result import Result
 from pflsim.spec import Algorithm, Description, client_names
@@ -62,6 +63,7 @@ class LocalRun:
         self._run_id = secrets.token_bytes(8)
         self._at_the_end = ExitStack()
         self._is_open = self._is_ended = self._unsaved = False
+        self._keeps_checkpoints, self._checkpoints = description.run.checkpoint_every > 0, Checkpoints(directory)
 
     def run(self) -> Result:
         """Run to the end. Raises DescriptionError, RunFailed or KeyboardInterrupt; nothing is left running.
@@ -74,6 +76,8 @@ class LocalRun:
         except (RunFailed, KeyboardInterrupt) as problem:
             if self._plan:
                 problem.add_note(f"what was recorded lies in {self.directory}")
+            if round := self._checkpoints.last_round():
+                problem.add_note(f"`pflsim resume {self.directory}` goes on after round {round}")
             raise
         return Result.open(self.directory)
 
@@ -106,15 +110,10 @@ class LocalRun:
 
     def _open(self) -> None:
         """Whatever is opened is put down to be closed at once, so that nothing stays when the next step fails."""
-        try:
-            self._logs.mkdir(parents=True)
-        except OSError as problem:
-            raise DescriptionError("--out", str(self.directory), f"cannot be made: {problem.strerror}") from problem
+        self._take_folder()
         last = self._at_the_end.callback
-        last(self._forget_what_never_began)
         run, record = self.description.run, self.description.record
-        database = self.directory / "record.db"
-        self._recorder = Recorder(database, self._started_s, record.spans, self._progress)
+        self._recorder = Recorder(self._record(), self._started_s, record.spans, self._progress)
         last(self._recorder.close)
         self._private = PrivateFolder()
         last(self._private.remove)
@@ -131,6 +130,20 @@ class LocalRun:
             self._supervision.parting = Parting(context, f"ipc://{self._private.path}/losses", self._recorder)
             self._supervision.parting.expect(self._assigned)
         self._is_open = True
+
+    def _take_folder(self) -> None:
+        """Make the folder of this run, which is removed if the run never begins."""
+        try:
+            self._logs.mkdir(parents=True)
+        except OSError as problem:
+            raise DescriptionError("--out", str(self.directory), f"cannot be made: {problem.strerror}") from problem
+        self._at_the_end.callback(self._forget_what_never_began)
+        if self._keeps_checkpoints:
+            self._at_the_end.enter_context(self._checkpoints.hold())
+
+    def _record(self) -> Record:
+        """The record, open."""
+        return Record(self.directory / "record.db", numbered=self._keeps_checkpoints)
 
     def _open_log(self) -> None:
         from pflsim.log import log_file, open_log  # here, as that takes 70 ms, in which the host goes on
@@ -164,6 +177,17 @@ class LocalRun:
         self._processes = (self._plan["hub"], *self._assigned)
         self._recorder.expect(self._processes)
         self._supervision.expect(self._processes)
+        if self._keeps_checkpoints:
+            has_server = self._plan["hub"] == SERVER
+            self._recorder.expect_checkpoints(self._processes if has_server else self._assigned)
+            self._recorder.on_checkpoint = self._note_checkpoint
+            self._parts = Parts(client_names(self.description.run.clients), has_server=has_server)
+        self._keep_plan()
+        if self._keeps_checkpoints:
+            self._what_runs = described(self.directory), code_of(self.directory)
+
+    def _keep_plan(self) -> None:
+        """Write down what is going to run."""
         self._recorder.write([("clients", *row) for row in self._plan["clients"]])
         for warning in self._plan["warnings"]:
             self._recorder.note("host", "warning", warning)
@@ -199,7 +223,14 @@ class LocalRun:
 
     def _common(self, hub: str) -> dict[str, Any]:
         """What all processes of this machine are told."""
-        return {"hub": hub, "recorder": self._recorder.endpoint, "started_ns": self._started_ns}
+        common = {"hub": hub, "recorder": self._recorder.endpoint, "started_ns": self._started_ns}
+        return common | ({"checkpoints": str(self._checkpoints.folder)} if self._keeps_checkpoints else {})
+
+    def _note_checkpoint(self, round: int, files: dict[str, str], rows: dict[str, int]) -> None:
+        """Actors have been written down: all of them, and what they had told before, when all parts are there."""
+        if whole := self._parts.add(round, files, rows):
+            now_s = time.monotonic() - self._started_s
+            self._checkpoints.complete(Checkpoint(round, now_s, *whole, *self._what_runs))
 
     def _end(self, status: str) -> None:
         """End all that runs and keep what is known, once; whatever of it fails, the rest is still done."""
@@ -214,9 +245,12 @@ class LocalRun:
             self._end_hosts(status)
             self._progress.close()
             self._recorder.take()
+            self._recorder.take_held_back()
             if self._plan:
                 self._recorder.note("launcher", status)
                 self._write_summary(status)
+            if status == "done":
+                self._checkpoints.remove()
 
     def _save_model(self, actor: str, model: bytes) -> None:
         """The first of those that cannot be saved is told."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from logging import INFO, WARNING
-from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -15,8 +14,9 @@ import zmq
 from launch.ownership import Ownership
 from launch.peer_rounds import PeerRounds
 from launch.progress import Progress
+from nodes.standstill import CHECKPOINT, UNDER_WAY, Standstill
 from pflsim.errors import RunFailed
-from pflsim.record.database import Record
+from pflsim.record.database import Reader, Record
 from pflsim.record.tables import flaw_of
 
 MOST_AT_ONCE = 4096
@@ -30,9 +30,10 @@ Fact = tuple[Any, ...]
 class Recorder:
     """The one process that writes `record.db`, at the socket to which all others tell their facts."""
 
-    def __init__(self, path: Path, started_s: float, keeps_spans: bool, progress: Progress) -> None:
+    def __init__(self, record: Record, started_s: float, keeps_spans: bool, progress: Progress) -> None:
         """`started_s` is the host's clock when the command began."""
-        self._record = Record(path)
+        self._record = record
+        self._standstill = Standstill(())
         self._expected: frozenset[str] = frozenset()
         self._hub = ""
         self._started_s, self._keeps_spans = started_s, keeps_spans
@@ -46,6 +47,9 @@ class Recorder:
         """Called with an actor whose model shall be saved, and the file's bytes; none for what is no vector."""
         self.on_finished: Callable[[], None] = lambda: None
         """Called when the server has said that the run is finished."""
+        self.on_checkpoint: Callable[[int, dict[str, str], dict[str, int]], None] = lambda round, files, rows: None
+        """Called when all actors stand after a round, with the digests of their files and the record's last rows; and
+        with more files of that round, and no rows."""
         self.said_goodbye: set[str] = set()
         self.finished: dict[str, Any] | None = None
         """What the server says at the end of a run."""
@@ -64,6 +68,16 @@ class Recorder:
     def expect(self, processes: Sequence[str]) -> None:
         """These will tell something; the first is that of the server or the coordinator."""
         self._expected, self._hub = frozenset(processes), processes[0]
+
+    def expect_checkpoints(self, processes: Collection[str]) -> None:
+        """The actors of these processes will stand now and then."""
+        self._standstill = Standstill(processes)
+
+    def remember(self, reader: Reader) -> None:
+        """What it would know of a run that it had recorded from the beginning."""
+        self.rejected = len(reader.query("SELECT 1 FROM events WHERE what = 'rejected'"))
+        for began_s, detail in reader.query("SELECT wall_s, detail FROM events WHERE what = 'began'"):
+            self._begin(began_s, detail)
 
     def listen(self, context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str) -> None:
         """Open the socket at `endpoint`."""
@@ -96,15 +110,23 @@ class Recorder:
                 continue
             if batch is None:
                 self.said_goodbye.add(process)
-            for fact in map(tuple, batch or ()):
-                if self.ownership is not None and (why := self.ownership.flaw_of(process, fact)):
+            for told in map(tuple, batch or ()):
+                if self.ownership is not None and (why := self.ownership.flaw_of(process, told)):
                     facts.append(_dropped(why, 0))
-                elif fact[:1] == ("bound",):
-                    bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
-                elif fact[:1] == ("model",) and _is_model(fact):
-                    models.append(fact)
-                else:
-                    facts.append(self._on_this_clock(process, fact))
+                    continue
+                for fact in self._standstill.sorted(process, self._on_this_clock(process, told)):
+                    if fact[:1] == ("bound",):
+                        bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
+                    elif fact[:1] == ("model",) and _is_model(fact):
+                        models.append(fact)
+                    elif fact[:1] == (UNDER_WAY,) and len(fact) == 3:
+                        self.on_checkpoint(fact[1], fact[2], {})
+                    elif fact[:1] == (CHECKPOINT,) and len(fact) == 3:
+                        self._keep(facts)
+                        facts = []
+                        self.on_checkpoint(fact[1], fact[2], self._record.last_rows())
+                    else:
+                        facts.append(fact)
         self._keep(facts)
         for _, actor, model in models:
             self.on_model(actor, model)
@@ -117,6 +139,10 @@ class Recorder:
         while not self.said_goodbye.issuperset(processes) and time.monotonic() < deadline_s:
             if self.socket.poll(100):
                 self.take()
+
+    def take_held_back(self) -> None:
+        """Write what was held back for a checkpoint to which it will never come."""
+        self._keep(list(self._standstill.released()))
 
     def note(self, actor: str, what: str, detail: str = "") -> None:
         """Record an event of the launcher's own."""
@@ -185,15 +211,18 @@ class Recorder:
         elif what == "died":
             self.died[actor] = detail
         elif what == "began":
-            self.setup_s = time.monotonic() - self._started_s
-            if detail.endswith(" peers"):
-                self._peer_rounds.peers = int(detail.removesuffix(" peers"))
+            self._begin(time.monotonic() - self._started_s, detail)
         elif what == "waiting":
             self._progress.say(f"{actor}: {detail}")
         elif what in ("rejected", "skipped"):
             self.rejected += what == "rejected"
             if what == "skipped" or self.rejected <= MOST_SAID:
                 self._progress.say(detail)
+
+    def _begin(self, setup_s: float, detail: str) -> None:
+        self.setup_s = setup_s
+        if detail.endswith(" peers"):
+            self._peer_rounds.peers = int(detail.removesuffix(" peers"))
 
 
 def _names_a_table(fact: Any) -> bool:

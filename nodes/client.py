@@ -6,6 +6,7 @@ from functools import partial
 
 from nodes.coding import sent_up, take_down
 from nodes.evaluation import Evaluated, scores, tell_models
+from nodes.keeping import Keeper, stand
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
 from pflsim.federation import Tensors
@@ -14,6 +15,7 @@ from pflsim.learning.vector import unchanged
 from pflsim.messages.port import Port
 from pflsim.messages.wire import (
     CANCEL,
+    CHECKPOINT,
     EVAL,
     EVAL_RESULT,
     GONE,
@@ -71,22 +73,32 @@ class _Cancelled(Exception):
     """The work in progress is cancelled."""
 
 
-def client(port: Port, study: Study, number: int) -> None:
-    """Run client `number` until the server says stop."""
-    state = ClientState(_initial(study, number))
-    port.when_asked = partial(_reply, port, study, number, state)
+def client(port: Port, study: Study, number: int, keeper: Keeper | None = None) -> None:
+    """Run client `number`, from the beginning or from a checkpoint, until the server says stop."""
     port.send("server", JOIN, facts=study.identity())
+    state = _resumed(port, keeper) if keeper and keeper.resumed else ClientState(_initial(study, number))
+    port.when_asked = partial(_reply, port, study, number, state)
     try:
         while True:
             port.safe_point(state)
             message = port.recv()
             if message.kind in (WORK, PROBE):
                 _take_work(port, study, number, state, message)
+            elif message.kind == CHECKPOINT and keeper is not None:
+                stand(port, keeper, message, state)
             else:
                 with suppress(_Cancelled):
                     _reply(port, study, number, state, message)
     except _Stopped:
         port.finish()
+
+
+def _resumed(port: Port, keeper: Keeper) -> ClientState:
+    """This client where it stood, when all go on."""
+    port.post()
+    state: ClientState = keeper.restore(port)
+    port.recv("control")
+    return state
 
 
 def _take_work(port: Port, study: Study, number: int, state: ClientState, message: Message) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from pflsim.coding.direction import Base, Coded, Made, Sent, candidates, restored
 from pflsim.errors import RunFailed
 from pflsim.federation import Tensors
+from pflsim.kept import NOT_KEPT
 from pflsim.messages.wire import SERVER, Message
 from pflsim.rng import stream
 from pflsim.study import Study
@@ -25,7 +26,7 @@ class Told:
 
     known: dict[int, tuple[int, Tensors]] = field(default_factory=dict)
     """By client: the number of the last work that it is known to have, and what came with it."""
-    made: Made = field(default_factory=dict)
+    made: Made = field(default_factory=dict, metadata=NOT_KEPT)
     """What was encoded for `version`, for whoever is sent the same tensor; never for a round before."""
     version: tuple[int, int] = (-1, -1)
     """The round, and how often the model had changed."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from nodes.keeping import Keeper
 from pflsim.errors import RunFailed
 from pflsim.messages.coordinator_port import CoordinatorPort
 from pflsim.messages.port import seconds
@@ -18,8 +19,8 @@ from pflsim.timing.clock import host_seconds
 Answers = dict[str, Mapping[str, Any]]
 
 
-def coordinator(port: CoordinatorPort, study: Study) -> None:
-    """Bring the peers together, and wait for all of them to finish."""
+def coordinator(port: CoordinatorPort, study: Study, keeper: Keeper | None = None) -> None:
+    """Bring the peers together, and wait for all of them to finish; in a run that is resumed, anew."""
     joined = _from_everybody(port, study, JOIN)
     for name, facts in joined.items():
         _require_the_same(study, name, facts)
@@ -28,7 +29,11 @@ def coordinator(port: CoordinatorPort, study: Study) -> None:
         known = [study.names[other] for other in study.linked(number)]
         port.send(name, PLACES, facts={other: joined[other]["place"] for other in known})
     _from_everybody(port, study, READY)
-    port.recorder.tell("events", port.name, "began", f"{len(study.names)} peers", port.now_ns, host_seconds())
+    what, detail = "began", f"{len(study.names)} peers"
+    if keeper is not None and keeper.resumed:
+        port.begin_again(keeper.recorder_of(port.name))
+        what, detail = "resumed", f"each after its round {keeper.resumed}"
+    port.recorder.tell("events", port.name, what, detail, port.now_ns, host_seconds())
     port.recorder.flush()
     port.begin()  # for everybody: the stamp of BEGIN says since when time counts
     for name in study.names:

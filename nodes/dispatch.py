@@ -45,6 +45,10 @@ class ServerState:
     """By what became of it: work that brought no answer, since the last one that was taken."""
     rejected: set[int] = field(default_factory=set)
     """Clients whose last upload was not finite: when they work next, it is from their state before that."""
+    accuracy: float | None = None
+    """Over the samples of all clients, when they were evaluated last."""
+    wall_s: float = 0.0
+    """Host seconds from the beginning of the run to its last checkpoint."""
     told: Told = field(default_factory=Told)
     """What the codecs of what goes down remember."""
 

@@ -4,9 +4,11 @@ from functools import partial
 
 from nodes.evaluation import scores, tell_models
 from nodes.gossip import answer, pairs, push
+from nodes.keeping import Keeper
 from nodes.neighbours import asynchronous, neighbours
 from nodes.peering import PeerState, TimeIsOver, initial
 from pflsim.digest import digest_of
+from pflsim.messages.crossing import Crossings
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import seconds
 from pflsim.messages.wire import BEGIN, BYE, COORDINATOR, FINISHED, HELLO, JOIN, PLACES, READY, STATE, STOP, WELCOME
@@ -29,15 +31,18 @@ ENGINES = (
 """What makes one round of a peer, by the form of its schedule."""
 
 
-def peer(port: PeerPort, study: Study, number: int) -> None:
-    """Run peer `number` until the coordinator says that all have finished."""
-    _meet(port, study, number)
-    state = PeerState(initial(study, number))
+def peer(port: PeerPort, study: Study, number: int, keeper: Keeper | None = None) -> None:
+    """Run peer `number`, from the beginning or from a checkpoint, until the coordinator says that all have finished."""
+    if keeper is not None:
+        port.crossings = Crossings(partial(keeper.keep_under_way, port.name))
+    state = _meet(port, study, number, keeper)
     one_round = next(engine for form, engine in ENGINES if isinstance(study.schedule, form))
     if one_round is pairs:
         state.answer = partial(answer, port, study, number, state)
     while not (stopped := _reason_to_stop(port, study, state)):
         port.safe_point(state)
+        if keeper is not None and keeper.is_due(state.round):
+            keeper.keep_peer(port, state.round, state)
         since_ns = port.now_ns
         try:
             if study.appointments.is_active(number, state.round):
@@ -57,8 +62,11 @@ def peer(port: PeerPort, study: Study, number: int) -> None:
     _finish(port, study, number, state, stopped)
 
 
-def _meet(port: PeerPort, study: Study, number: int) -> None:
-    """Join, learn where the others are, and connect; of two, the lesser greets first."""
+def _meet(port: PeerPort, study: Study, number: int, keeper: Keeper | None) -> PeerState:
+    """Join, learn where the others are, and connect; of two, the lesser greets first. The state to begin with.
+
+    Nobody sends a model before all are ready, so who is resumed becomes what it was right behind saying so.
+    """
     linked = [study.names[other] for other in study.linked(number)]
     for other in linked:
         port.listen_to(other)
@@ -78,10 +86,13 @@ def _meet(port: PeerPort, study: Study, number: int) -> None:
             greeted.add(message.sender)
             if message.kind == HELLO:
                 port.send(message.sender, WELCOME)
-    port.expect(COORDINATOR, BEGIN)
     port.send(COORDINATOR, READY)
+    port.post()
+    state = keeper.restore(port) if keeper and keeper.resumed else PeerState(initial(study, number))
+    port.expect(COORDINATOR, BEGIN)
     port.recv("control")
     port.awaits = ""
+    return state
 
 
 def _reason_to_stop(port: PeerPort, study: Study, state: PeerState) -> str:

@@ -9,6 +9,7 @@ from nodes.coding import Exchanged, sent_to_peers, take_from_peer
 from nodes.evaluation import Evaluated
 from pflsim.errors import RunFailed
 from pflsim.federation import Neighbour, Tensors
+from pflsim.kept import NOT_KEPT
 from pflsim.learning.task import Task, Work
 from pflsim.learning.vector import unchanged
 from pflsim.messages.licence import FAR_NS
@@ -64,7 +65,7 @@ class PeerState:
     """By neighbour that has stopped: after how many rounds."""
     exchanged: Exchanged = field(default_factory=Exchanged)
     """What the codec of the models remembers."""
-    answer: Callable[[Message], None] | None = None
+    answer: Callable[[Message], None] | None = field(default=None, metadata=NOT_KEPT)
     """Answers what another peer asks for, where peers do that."""
 
     def serve(self, port: PeerPort, study: Study, number: int, message: Message) -> None:

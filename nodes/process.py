@@ -14,11 +14,14 @@ from nodes.curve import Keys, show
 from nodes.facts import FactSender
 from nodes.gate import Gate
 from nodes.inspection import Inspection
+from nodes.keeping import Keeper, Silent
 from nodes.losses import Losses
 from nodes.mailroom import Mailroom
-from nodes.programs import port_of, program_of
+from nodes.programs import STATES, port_of, program_of
+from nodes.standstill import ActorsRecorder, Standstill
 from pflsim.errors import PflsimError
 from pflsim.log import FactLog, log_file, open_log
+from pflsim.messages.port import Recorder
 from pflsim.outside import told
 from pflsim.study import Study
 from pflsim.timing.clock import clock_maker, host_seconds
@@ -46,6 +49,10 @@ class Assignment:
     started_ns: int
     is_on_network: bool = False
     """Whether its sockets can be reached from other machines."""
+    checkpoints: str = ""
+    """The folder of the checkpoints; empty if none are taken."""
+    resumed: int = 0
+    """The round after whose checkpoint the run goes on; 0 for one that begins."""
     keys: Keys | None = None
     """What all processes of the run show each other there; None for a run that wants no keys."""
     passes: Mapping[str, bytes] = field(default_factory=dict)
@@ -128,16 +135,27 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     else:
         socket.connect(assignment.hub)
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
-    for name in assignment.actors:
-        port = port_of(study, name, new_clock(), mailroom, facts)
+    standstill = Standstill(assignment.actors)
+    recorders = {name: ActorsRecorder(name, standstill, facts) for name in assignment.actors}
+    keeper = _keeper(study, assignment, recorders) if assignment.checkpoints else None
+    for name, recorder in recorders.items():
+        facts_to = Silent() if assignment.resumed else recorder if keeper else facts  # who is resumed has joined before
+        port = port_of(study, name, new_clock(), mailroom, facts_to)
         if assignment.is_on_network:
             port.inspect = Inspection(study, name)
-        mailroom.add(port, program_of(study, name))
+        mailroom.add(port, program_of(study, name, keeper))
     try:
         mailroom.run()
     finally:
+        for fact in standstill.released():
+            facts.tell(*fact)
         for words in gate.close() if gate is not None else ():
             facts.tell("events", assignment.process, "refused", words, 0, host_seconds())
+
+
+def _keeper(study: Study, assignment: Assignment, recorders: Mapping[str, Recorder]) -> Keeper:
+    every = study.description.run.checkpoint_every
+    return Keeper(Path(assignment.checkpoints), every, recorders.__getitem__, STATES, assignment.resumed)
 
 
 def _gate(

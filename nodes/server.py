@@ -8,6 +8,7 @@ from typing import Any
 from nodes.arrivals import arrivals
 from nodes.coding import would_be_seen
 from nodes.dispatch import ServerState, remaining
+from nodes.keeping import Keeper, let_go_on, take_checkpoint
 from nodes.rounds import deadline_round, synchronous_round
 from nodes.stopping import limit_reached
 from pflsim.coding.direction import Made
@@ -25,24 +26,40 @@ ENGINES = ((Sync, synchronous_round), (Deadline, deadline_round), (WithoutRounds
 """What makes one round of a schedule, by its form: from one server version to the next, or N arrivals."""
 
 
-def server(port: Port, study: Study) -> None:
-    """Run the federation from the first join to the last stop."""
+def server(port: Port, study: Study, keeper: Keeper | None = None) -> None:
+    """Run the federation from the first join, or from a checkpoint, to the last stop."""
     _await_joins(port, study)
     port.begin()
-    state = ServerState(study.method.server_init(study.federation))
-    began_s = host_seconds()
-    accuracy: float | None = None
+    state = _resumed(port, study, keeper) if keeper and keeper.resumed else _initial(study)
+    began_s = host_seconds() - state.wall_s
     one_round = next(engine for form, engine in ENGINES if isinstance(study.schedule, form))
     while True:
         port.safe_point(state)
-        reason = _reason_to_stop(port, study, state, accuracy)
+        reason = _reason_to_stop(port, study, state)
         if reason:
             break
+        if keeper is not None and keeper.is_due(state.round):
+            state.wall_s = host_seconds() - began_s
+            take_checkpoint(port, study.names, keeper, state.round, state)
         since_ns = port.now_ns
         one_round(port, study, state, began_s)
         if study.is_evaluated(state.round, since_ns, port.now_ns):
-            accuracy = _evaluate(port, study, state)
+            state.accuracy = _evaluate(port, study, state)
     _finish(port, study, state, reason, began_s)
+
+
+def _initial(study: Study) -> ServerState:
+    return ServerState(study.method.server_init(study.federation))
+
+
+def _resumed(port: Port, study: Study, keeper: Keeper) -> ServerState:
+    """The server as it was when all stood; they go on."""
+    state: ServerState = keeper.restore(port)
+    told = f"after round {state.round}"
+    port.recorder.tell("events", port.name, "resumed", told, port.now_ns, host_seconds())
+    port.recorder.flush()
+    let_go_on(port, study.names)
+    return state
 
 
 def _await_joins(port: Port, study: Study) -> None:
@@ -62,8 +79,8 @@ def _await_joins(port: Port, study: Study) -> None:
     port.recorder.flush()
 
 
-def _reason_to_stop(port: Port, study: Study, state: ServerState, accuracy: float | None) -> str | None:
-    stop, rounds = study.description.run.stop, study.rounds
+def _reason_to_stop(port: Port, study: Study, state: ServerState) -> str | None:
+    stop, rounds, accuracy = study.description.run.stop, study.rounds, state.accuracy
     if state.round >= rounds:
         return f"{rounds} rounds are done"
     if stop.accuracy is not None and accuracy is not None and accuracy >= stop.accuracy:

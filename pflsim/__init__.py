@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pflsim.record.result import Result
 
-__all__ = ["run"]
+__all__ = ["resume", "run"]
 
 
 def run(
@@ -24,9 +24,24 @@ def run(
     other key with two underscores for each dot, such as `training__step_size=0.1`. Methods that the description has
     beside its own run too, into folders beside. Raises DescriptionError, RunFailed, or KeyboardInterrupt.
     """
+    result: Result = _runner().run(description, out=out, quiet=quiet, **settings)
+    return result
+
+
+def resume(directory: str | Path, *, quiet: bool = True) -> "Result":
+    """Let a run that was interrupted, failed or was killed go on from its last checkpoint; one that is done is opened.
+
+    Raises DescriptionError for a run that has no checkpoint, goes on right now, or is not what it was, and what `run`
+    raises.
+    """
+    result: Result = _runner().resume(directory, quiet=quiet)
+    return result
+
+
+def _runner() -> Any:
+    """This library is below `launch`, which knows how to start processes; so `launch` says that it is there."""
+    from importlib import import_module
     from importlib.metadata import entry_points  # slow to import, and no process of a run needs it
 
-    # This library is below `launch`, which knows how to start processes; so `launch` says that it is there.
     (runner,) = entry_points(group="pflsim.runners", name="local")
-    result: Result = runner.load()(description, out=out, quiet=quiet, **settings)
-    return result
+    return import_module(runner.module)

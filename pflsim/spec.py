@@ -78,6 +78,7 @@ class Run(Table):
     eval_every: Annotated[int, Field(ge=0)] = 1
     eval_every_s: Annotated[float, Field(ge=1e-6)] | None = None
     stop: Stop = Stop()
+    checkpoint_every: Annotated[int, Field(ge=0)] = 0
     device: str = "cpu"
     transport: Literal["ipc", "tcp"] = "ipc"
     start: Literal["auto", "fork", "spawn"] = "auto"
@@ -279,6 +280,12 @@ def _check_together(description: Description) -> None:
     if run.eval_every_s is not None and "eval_every" in run.model_fields_set:
         given = (run.eval_every, run.eval_every_s)
         raise DescriptionError("run.eval_every, run.eval_every_s", given, "give one of the two")
+    if run.checkpoint_every and description.time.mode == "wall":
+        reason = "in real time nothing stands still; 0 takes no checkpoints"
+        raise DescriptionError("run.checkpoint_every", run.checkpoint_every, f'needs time.mode = "virtual": {reason}')
+    if run.checkpoint_every and run.on_loss == "continue":
+        reason = "what becomes of a run without who is lost depends on when that was, so it cannot be resumed"
+        raise DescriptionError("run.checkpoint_every", run.checkpoint_every, f'needs run.on_loss = "fail": {reason}')
     if run.patience_s < LEAST_PATIENCE_S:
         reason = "a process that has much to compute, or a busy machine, answers later without being stuck"
         raise DescriptionError("run.patience_s", run.patience_s, f"must be at least {LEAST_PATIENCE_S:g}: {reason}")

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -134,4 +135,17 @@ class PeerAccident(DPSGD):
     def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
         if task.client == 2 and task.round == 1:
             raise ValueError("the peer's accident")
+        return super().client_step(you, down, task)
+
+
+@dataclass(frozen=True)
+class KilledWriting(FedAvg):
+    """Client 2 is killed when it has written a checkpoint and not yet given it its name, once: then `mark` exists."""
+
+    mark: str = ""
+
+    def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
+        if task.client == 2 and task.round == 5 and not Path(self.mark).exists():
+            Path(self.mark).touch()
+            os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
         return super().client_step(you, down, task)

@@ -93,10 +93,11 @@ class Launched:
         self.mark = secrets.token_hex(8)
         self.private = Path(tempfile.mkdtemp(prefix="t-"))  # a short path, for the sockets in it
         (place / "described.toml").write_text(tomli_w.dumps(tables))
-        started = [sys.executable, "-m", "launch.cli", command, str(place / "described.toml")]
+        asked = [str(self.out)] if command == "resume" else [str(place / "described.toml"), "--out", str(self.out)]
+        started = [sys.executable, "-m", "launch.cli", command, *asked]
         with (place / "stdout").open("wb") as stdout, (place / "stderr").open("wb") as stderr:
             self.process = subprocess.Popen(
-                [*before, *started, "--out", str(self.out), *arguments],
+                [*before, *started, *arguments],
                 cwd=ROOT,
                 env=os.environ | {MARK: self.mark, "TMPDIR": str(self.private)},
                 stdin=subprocess.DEVNULL,

@@ -28,7 +28,7 @@ from launch.recorder import Recorder
 from nodes.channel import Channel
 from nodes.host import Host
 from pflsim.errors import DescriptionError, RunFailed
-from pflsim.record.database import Reader
+from pflsim.record.database import Reader, Record
 from pflsim.timing.availability import KINDS as AVAILABILITY
 from pflsim.timing.faults import KINDS as FAULTS
 from tests.launching import ROOT, Launched, description, launcher, run_here
@@ -300,7 +300,7 @@ def test_one_part_can_be_listed_in_full(shell: Shell) -> None:
 
 def test_junk_at_the_recorder_is_counted_and_dropped(tmp_path: Path) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    recorder = Recorder(tmp_path / "record.db", 0.0, True, Progress(1, 1, quiet=True))
+    recorder = Recorder(Record(tmp_path / "record.db"), 0.0, True, Progress(1, 1, quiet=True))
     recorder.expect(["server", "c000"])
     recorder.listen(context, f"ipc://{tmp_path}/r" if len(str(tmp_path)) < 90 else "inproc://recorder")
     stranger = context.socket(zmq.PUSH)

@@ -29,7 +29,7 @@ from pflsim.spec import Description, read
 from pflsim.study import versions
 
 NOTE = "sweep.json"
-NOT_THE_RESULT = ("name", "clients_per_process", "transport", "start", "patience_s")
+NOT_THE_RESULT = ("name", "clients_per_process", "transport", "start", "patience_s", "checkpoint_every")
 """Of `[run]`: what changes no result in simulated time."""
 _NOT_LEARNED = ("pflsim", "python")
 

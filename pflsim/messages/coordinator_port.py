@@ -6,8 +6,11 @@ from pflsim.errors import BadMessage
 from pflsim.messages import wire
 from pflsim.messages.inbox import Sizes
 from pflsim.messages.licence import Arbiter
-from pflsim.messages.port import Port
+from pflsim.messages.port import Port, Recorder
 from pflsim.messages.wire import Message
+
+SAID_BEFORE = 1 << 32
+"""A coordinator says less before a run is resumed, so that no two things that it says have one number."""
 
 
 class CoordinatorPort(Port):
@@ -15,6 +18,10 @@ class CoordinatorPort(Port):
 
     arbiter: Arbiter | None = None
     """None when all have finished: then nobody needs a licence any more."""
+
+    def begin_again(self, recorder: Recorder) -> None:
+        """What is said from now on is recorded beside what was in a run that is resumed now."""
+        self.recorder, self._sequence["control"] = recorder, SAID_BEFORE
 
     def deliver(self, message: Message, stamp: list[Any], sizes: Sizes) -> bool:
         if message.kind != wire.WAITING:

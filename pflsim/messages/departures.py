@@ -7,7 +7,7 @@ sender, once and for all: it takes its place on the uplink in any case, and may 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 from torch import Tensor
@@ -73,6 +73,17 @@ class Departures:
         under_way, self._last_byte_ns = self._marked
         self._uplink.resume(under_way)
         self._marked = under_way, self._last_byte_ns.copy()
+
+    def kept(self) -> dict[str, Any]:
+        """What `restore` needs when nothing is in the outbox."""
+        return {"uplink": self._uplink.under_way(), "last_byte_ns": self._last_byte_ns, "marked": self._marked}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on from where `kept` was told."""
+        under_way, last_byte_ns = kept["marked"]
+        self._marked = under_way, Counter(last_byte_ns)
+        self._uplink.resume(kept["uplink"])
+        self._last_byte_ns = Counter(kept["last_byte_ns"])
 
     def hang_up(self) -> None:
         """Forget what was still to leave: this actor is away."""

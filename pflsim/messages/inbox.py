@@ -9,7 +9,9 @@ later what the sender itself has promised. What falls due by then can be handed 
 import heapq
 import math
 from collections import Counter, defaultdict, deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
 
 from pflsim.messages import wire
 from pflsim.messages.wire import Message
@@ -23,6 +25,7 @@ Sizes = tuple[int, int, int]
 Arrival = tuple[int, Message, Sizes]
 
 _SHOWN = 8
+_KEPT = ("_asides", "_mail", "_in_hand", "_silent", "_cancelled", "_quiet", "_last_taken_ns", "licensed_ns")
 
 
 @dataclass
@@ -63,6 +66,11 @@ class Inbox:
         """Nothing more from `sender` falls due before or at `until_ns`."""
         if sender in self._quiet:
             self._quiet[sender] = max(self._quiet[sender], until_ns)
+
+    @property
+    def neighbours(self) -> list[str]:
+        """Who may speak at any time."""
+        return list(self._quiet)
 
     @property
     def taken_ns(self) -> int:
@@ -151,13 +159,16 @@ class Inbox:
 
     def settle(self, message: Message) -> bool:
         """Whether `message` is the answer that its sender owes next; it is owed no more then."""
-        channel, sender = message.channel, message.sender
-        owed = self._owed.get((channel, sender))
-        kind = wire.INSTEAD.get(message.kind, message.kind)
-        if not owed or (owed[0].kind, owed[0].work_id) != (kind, message.work_id):
+        if not self.is_next_answer(message):
             return False
-        owed.popleft()
+        self._owed[message.channel, message.sender].popleft()
         return True
+
+    def is_next_answer(self, message: Message) -> bool:
+        """Whether `message` is the answer that its sender owes next."""
+        owed = self._owed.get((message.channel, message.sender))
+        kind = wire.INSTEAD.get(message.kind, message.kind)
+        return owed is not None and len(owed) > 0 and (owed[0].kind, owed[0].work_id) == (kind, message.work_id)
 
     def put(self, message: Message, sizes: Sizes, sent_ns: int, flight: Flight | None) -> None:
         """Take in a message: over the downlink if it has a `flight`, else as of when it was sent."""
@@ -204,6 +215,20 @@ class Inbox:
             self._last_taken_ns[sender] = arrival_ns
         self._hush(found, sender)
         return arrival_ns, message, sizes
+
+    def kept(self) -> dict[str, Any]:
+        """What `restore` needs: all that has come and was not taken, and all that is owed."""
+        owed = {key: [astuple(one) for one in ones] for key, ones in self._owed.items() if ones}
+        return {"downlink": self._downlink.kept(), "owed": owed} | {name: getattr(self, name) for name in _KEPT}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on from where `kept` was told."""
+        for name in _KEPT:
+            setattr(self, name, kept[name])
+        self._in_hand = Counter(self._in_hand)
+        self._owed.clear()
+        self._owed.update({key: deque(_Owed(*one) for one in ones) for key, ones in kept["owed"].items()})
+        self._downlink.restore(kept["downlink"])
 
     def is_empty(self) -> bool:
         """Whether nothing has come that was not taken."""

@@ -5,6 +5,7 @@ mark is kept back, and can be undone from any moment on, as if it had stopped th
 """
 
 from collections import deque
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
@@ -81,6 +82,22 @@ class Journal:
         stopped_ns = max(from_ns, self._events[-1].at_ns)
         self._kept_back = [kept for fact in self._kept_back if (kept := _cut(fact, stopped_ns)) is not None]
         self.release()
+
+    def kept(self) -> dict[str, Any]:
+        """What `restore` needs."""
+        place = next((at for at, event in enumerate(self._events) if event is self._marked), None)
+        marked = None if self._marked is None else tuple(self._marked)
+        events = [tuple(event) for event in self._events]
+        return {"events": events, "place": place, "marked": marked, "kept_back": self._kept_back}
+
+    def restore(self, kept: Mapping[str, Any], recorder: Recorder) -> None:
+        """Go on from where `kept` was told, and tell `recorder` from now on."""
+        self._recorder, self._kept_back = recorder, list(kept["kept_back"])
+        self._events = deque((_Event(*one) for one in kept["events"]), maxlen=_REMEMBERED)
+        if kept["place"] is not None:
+            self._marked = self._events[kept["place"]]
+        else:  # it may be so long ago that it is no longer among them
+            self._marked = None if kept["marked"] is None else _Event(*kept["marked"])
 
 
 def _cut(fact: tuple[Any, ...], from_ns: int) -> tuple[Any, ...] | None:

@@ -4,15 +4,19 @@ Under the virtual clock a message is handed out when nothing earlier can come an
 here, or has said that it will be quiet until then, or the arbiter has given a licence (`pflsim.messages.licence`).
 """
 
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+import msgpack
 
 from pflsim.errors import BadMessage
 from pflsim.messages import wire
+from pflsim.messages.crossing import Crossed, Crossings
 from pflsim.messages.departures import Departure
 from pflsim.messages.inbox import Sizes
 from pflsim.messages.licence import FAR_NS, Reports
-from pflsim.messages.port import Carrier, Port
+from pflsim.messages.port import Carrier, Port, Recorder
 from pflsim.messages.wire import COORDINATOR, Message
 from pflsim.timing.clock import Clock
 from pflsim.timing.faults import Faults
@@ -39,6 +43,13 @@ class PeerPort(Port):
         """What this peer waits for, in words; empty if it may go on waiting as long as anybody is at work."""
         self.has_finished = False
         """Whether it will say nothing more by itself."""
+        self.crossings: Crossings | None = None
+        """What is on its way at a checkpoint; None in a run that takes none."""
+        self._too_early: defaultdict[str, deque[Crossed]] = defaultdict(deque)
+        """By sender: answers to what this peer has not asked yet, since it was put back further, and what follows."""
+        self._is_resumed = False
+        self._comes_again: dict[str, int] = {}
+        """Of the last checkpoint: what neighbours had sent after it and was here before."""
         self._reports = Reports(least_latency_ns)
         self._stop: tuple[Message, list[Any], Sizes] | None = None
         """That all have finished; it is taken when all that they have sent to this peer has come."""
@@ -75,6 +86,40 @@ class PeerPort(Port):
         while (message := self._await("data", until_ns, works=True)) is not None:
             yield message
 
+    def stand(self, round: int) -> None:
+        """This peer is about to be written down; its neighbours learn of that, in no time and beside all records."""
+        assert self.crossings is not None
+        neighbours = self._inbox.neighbours
+        self._comes_again = self.crossings.cut(round, neighbours)
+        stamp = msgpack.packb((self.now_ns, 0, None, 0))
+        for other in neighbours:
+            mark = Message(wire.MARK, self.name, other, round=round)
+            self._carrier.post(other, [wire.encode_header(mark, self._run_id, []), stamp])
+
+    def kept(self) -> dict[str, Any]:
+        too_early = [crossed for early in self._too_early.values() for crossed in early]
+        return super().kept() | {"comes_again": self._comes_again, "too_early": too_early}
+
+    def restore(self, kept: Mapping[str, Any], recorder: Recorder) -> None:
+        """What has been said about the beginning of this run stays said: on all but the channel of the method."""
+        said = {source: last for source, last in self._seen.items() if source[1] != "data"}
+        super().restore(kept, recorder)
+        self._seen = {source: last for source, last in self._seen.items() if source[1] == "data"} | said
+        self._is_resumed = True
+        assert self.crossings is not None
+        self.crossings.resume(kept["comes_again"])
+        self._put_by(kept["too_early"])
+
+    def take_up(self, under_way: Iterable[Crossed]) -> None:
+        """Take in what was under way when this peer was written down."""
+        self._put_by(under_way)
+        for sender in sorted(self._too_early):
+            self._take_what_is_due(sender)
+
+    def expect(self, sender: str, kind: str, work_id: int = 0) -> None:
+        super().expect(sender, kind, work_id)
+        self._take_what_is_due(sender)
+
     # what a carrier calls
 
     def deliver(self, message: Message, stamp: list[Any], sizes: Sizes) -> bool:
@@ -86,12 +131,17 @@ class PeerPort(Port):
                 raise BadMessage(f"{message.sender} says STOP, which is for the coordinator to say")
             self._stop = message, stamp, sizes
             return self._stop_in_turn()
+        if message.kind == wire.MARK:
+            return self._take_mark(message)
         if message.channel == "data":
             self._reports.came(message.sender, stamp[0])
-        taken = super().deliver(message, stamp, sizes)
-        if taken and stamp[3]:
-            latency_ns = self._links.latency_ns(message.sender, self.name)
-            self._inbox.quieten(message.sender, stamp[3] + latency_ns)
+            if self.crossings is not None and not self.crossings.takes(message, stamp, sizes):
+                return self._stop_in_turn()
+        if self._is_resumed and message.channel == "data":
+            self._put_by([(message, stamp, sizes)])
+            taken = self._take_what_is_due(message.sender)
+        else:
+            taken = self._take_in(message, stamp, sizes)
         return self._stop_in_turn() or taken
 
     def report(self, *, wants: bool = True) -> bool:
@@ -117,6 +167,34 @@ class PeerPort(Port):
         return f"waiting for {self.awaits}" if self.awaits else super().waits_for()
 
     # within
+
+    def _take_mark(self, message: Message) -> bool:
+        if self.crossings is None:
+            raise BadMessage(f"{message.sender} marks a checkpoint, and none are taken")
+        self.crossings.mark(message.sender, message.round)
+        return False
+
+    def _put_by(self, early: Iterable[Crossed]) -> None:
+        for crossed in early:
+            self._too_early[crossed[0].sender].append(crossed)
+
+    def _take_what_is_due(self, sender: str) -> bool:
+        """Take in what came too early, up to an answer to what has not been asked yet."""
+        early, taken = self._too_early[sender], False
+        while early:
+            message = early[0][0]
+            comes_again = message.sequence <= self._seen.get((sender, message.channel), 0)
+            if message.kind in wire.ANSWERS and not comes_again and not self._inbox.is_next_answer(message):
+                break
+            taken |= self._take_in(*early.popleft())
+        return taken
+
+    def _take_in(self, message: Message, stamp: list[Any], sizes: Sizes) -> bool:
+        taken = super().deliver(message, stamp, sizes)
+        if taken and stamp[3]:
+            latency_ns = self._links.latency_ns(message.sender, self.name)
+            self._inbox.quieten(message.sender, stamp[3] + latency_ns)
+        return taken
 
     def _promise(self, ends_ns: int) -> None:
         self._report(ends_ns, wants=False)

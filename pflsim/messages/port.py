@@ -15,6 +15,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -36,6 +37,8 @@ __all__ = ["Carrier", "Port", "Recorder", "frame_sizes", "seconds"]
 
 _NOTED_OVERRUN_NS, _NOTED_OVERRUN = 1_000_000, 0.01
 """By how much real work must take longer than its model, in all and in proportion, for that to be recorded."""
+
+_KEPT = ("round", "asked_ns", "quiet_ns", "_taken_ns", "_work_id", "_void", "_never_answer", "_sequence", "_seen")
 
 _NO_FAULTS = Faults((), (), 0)
 
@@ -73,7 +76,7 @@ class Port:
         recorder: Recorder,
         faults: Faults = _NO_FAULTS,
     ) -> None:
-        self.name, self.clock, self.recorder = name, clock, recorder
+        self.name, self.clock, self.recorder, self._run_id = name, clock, recorder, run_id
         self.state: Any = None
         self.round = 0
         self.asked_ns = 0
@@ -229,6 +232,22 @@ class Port:
     def safe_point(self, state: Any) -> None:
         """Between two pieces of work everything that outlives a wait is in `state`: a snapshot may be taken here."""
         self.state = state
+
+    def kept(self) -> dict[str, Any]:
+        """What `restore` needs to make an equal port, when nothing is in the outbox; to be written down at once."""
+        asked = None if self._asked is None else replace(self._asked, tensors={}, coded={})
+        rooms = {"departures": self._departures.kept(), "inbox": self._inbox.kept(), "journal": self._journal.kept()}
+        return {"now_ns": self.now_ns, "asked": asked, **rooms} | {name: getattr(self, name) for name in _KEPT}
+
+    def restore(self, kept: Mapping[str, Any], recorder: Recorder) -> None:
+        """Go on from where `kept` was told, whatever has happened here, and tell `recorder` from now on."""
+        for name in _KEPT:
+            setattr(self, name, kept[name])
+        self._asked, self._sequence, self.recorder = kept["asked"], Counter(self._sequence), recorder
+        self.clock.advance(kept["now_ns"])
+        self._departures.restore(kept["departures"])
+        self._inbox.restore(kept["inbox"])
+        self._journal.restore(kept["journal"], recorder)
 
     def post(self, by_ns: int | None = None) -> bool:
         """Let what was sent leave now; False if not all of it has left `by_ns`, when this actor is away."""

@@ -33,8 +33,9 @@ PROBE, LOSS = "PROBE", "LOSS"
 EVAL, EVAL_RESULT = "EVAL", "EVAL_RESULT"
 PUSH, PAIR, PAIRED, BYE = "PUSH", "PAIR", "PAIRED", "BYE"
 JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
+CHECKPOINT, STANDS, GO_ON = "CHECKPOINT", "STANDS", "GO_ON"
 PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED = "PLACES", "HELLO", "WELCOME", "READY", "BEGIN", "FINISHED"
-WAITING, TELL, LICENCE = "WAITING", "TELL", "LICENCE"
+WAITING, TELL, LICENCE, MARK = "WAITING", "TELL", "LICENCE", "MARK"
 LOST = "LOST"
 """Never travels: what a port hands out in the place of an answer of an actor that has left the run."""
 
@@ -55,6 +56,9 @@ CHANNEL = {
     STOP: "control",
     STATE: "control",
     PROMISE: "control",
+    CHECKPOINT: "control",
+    STANDS: "control",
+    GO_ON: "control",
     PLACES: "control",
     HELLO: "control",
     WELCOME: "control",
@@ -64,10 +68,19 @@ CHANNEL = {
     WAITING: "control",
     TELL: "control",
     LICENCE: "control",
+    MARK: "control",
 }
 """Only what travels on the channel "data" takes simulated time and is charged to the method."""
 
-ANSWER = {WORK: RESULT, PROBE: LOSS, EVAL: EVAL_RESULT, STOP: STATE, PAIR: PAIRED}
+ANSWER = {
+    WORK: RESULT,
+    PROBE: LOSS,
+    EVAL: EVAL_RESULT,
+    STOP: STATE,
+    PAIR: PAIRED,
+    CHECKPOINT: STANDS,
+    STANDS: GO_ON,
+}
 """What is answered to what is asked; each question is answered exactly once."""
 
 INSTEAD = {GONE: RESULT}
@@ -82,14 +95,14 @@ QUESTIONS = frozenset(ANSWER)
 SERVER, COORDINATOR = "server", "coordinator"
 
 TAKEN_BY = {
-    SERVER: frozenset({JOIN, RESULT, LOSS, GONE, EVAL_RESULT, STATE, PROMISE}),
+    SERVER: frozenset({JOIN, RESULT, LOSS, GONE, EVAL_RESULT, STATE, PROMISE, STANDS}),
     COORDINATOR: frozenset({JOIN, READY, FINISHED, STATE, WAITING}),
 }
 """The kinds that an actor takes; of all others there are many."""
-TAKEN_BY_CLIENT = frozenset({WORK, PROBE, EVAL, STOP, CANCEL})
-TAKEN_BY_PEER = frozenset({PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE})
+TAKEN_BY_CLIENT = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON})
+TAKEN_BY_PEER = frozenset({PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE, MARK})
 
-ONLY_OF_THE_HUB = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, PLACES, BEGIN, TELL, LICENCE})
+ONLY_OF_THE_HUB = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON, PLACES, BEGIN, TELL, LICENCE})
 """The kinds that only a server or a coordinator sends."""
 
 DTYPES: dict[str, tuple[torch.dtype, np.dtype[Any]]] = {

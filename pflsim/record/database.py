@@ -7,12 +7,12 @@ was committed outlives a SIGKILL of the writer.
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pflsim.record.tables import ORDER, TABLES, VERSION, columns_of, insertion, schema
+from pflsim.record.tables import ENDS, ORDER, SAID_ANEW, TABLES, VERSION, columns_of, insertion, schema
 
 if TYPE_CHECKING:  # numpy takes ten times longer to import than this whole module
     import numpy as np
@@ -39,10 +39,10 @@ class Record:
     """Writes the facts of one run into the SQLite file `path`; only one process may hold it.
 
     An existing file is refused (FileExistsError), because two runs in one record would spoil both, unless
-    `resume`.
+    `resume`. With `numbered` rows it can be put back to what it was.
     """
 
-    def __init__(self, path: Path | str, *, resume: bool = False) -> None:
+    def __init__(self, path: Path | str, *, resume: bool = False, numbered: bool = False) -> None:
         self.path = Path(path)
         if self.path.exists() and not resume:
             raise FileExistsError(f"{self.path} is the record of another run")
@@ -51,7 +51,7 @@ class Record:
         # A crash of the whole machine may cost the last commits, but never spoils the file.
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.execute("BEGIN")
-        for statement in schema():
+        for statement in schema(numbered=numbered):
             self._database.execute(statement)
         self._database.execute(f"PRAGMA user_version = {VERSION}")
         self._database.execute("COMMIT")
@@ -84,6 +84,21 @@ class Record:
         if sent_twice:
             sender, _, kind, channel, sequence, *_ = sent_twice[0]
             raise AssertionError(f"{sender} says twice that it sent {kind}, number {sequence} on {channel}")
+
+    def last_rows(self) -> dict[str, int]:
+        """By table: the number of the last row."""
+        found = {table: self._database.execute(f"SELECT MAX(rowid) FROM {table}").fetchone()[0] for table in TABLES}
+        return {table: row or 0 for table, row in found.items()}
+
+    def forget_after(self, last_rows: Mapping[str, int]) -> None:
+        """Put it back to when these were its last rows."""
+        self._database.execute("BEGIN IMMEDIATE")
+        for table, row in last_rows.items():
+            columns_of(table)  # or it is none of ours
+            self._database.execute(f"DELETE FROM {table} WHERE rowid > ?", (row,))
+        for end in ENDS:  # the coordinator of peers is asked anew, and says with other numbers what it says again
+            self._database.execute(f"DELETE FROM {end} WHERE {SAID_ANEW}")
+        self._database.execute("COMMIT")
 
     def _write_end(self, end: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Write what one end says; gives back the rows whose message had this end already."""

@@ -148,6 +148,8 @@ MESSAGES: dict[str, str] = {
 # What makes a message one message, at both ends.
 IDENTITY = ("sender", "channel", "sequence")
 ENDS = ("sent", "received")
+SAID_ANEW = "kind IN ('BEGIN', 'WAITING', 'TELL', 'LICENCE', 'FINISHED')"
+"""What peers and their coordinator say to each other again, otherwise, when a run is resumed."""
 VERSION = 1
 
 # Facts are recorded in the order in which processes happen to speak; rows are read in an order that repeats.
@@ -212,8 +214,8 @@ def insertion(table: str) -> str:
     return f"INSERT INTO {table} VALUES ({', '.join('?' * len(TABLES[table]))}){once}"
 
 
-def schema() -> list[str]:
-    """The statements that make the tables and the view."""
+def schema(*, numbered: bool = False) -> list[str]:
+    """The statements that make the tables and the view; where rows shall be `numbered`, those of all tables are."""
     # STRICT refuses what sqlite3 would store without a word as a blob, such as a numpy integer.
     strict = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
     statements = []
@@ -223,7 +225,7 @@ def schema() -> list[str]:
         options = list(strict)
         if table in ENDS:
             lines.append(f"PRIMARY KEY ({', '.join(IDENTITY)})")
-            options.append("WITHOUT ROWID")
+            options += [] if numbered else ["WITHOUT ROWID"]
         statements.append(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(lines)}) {', '.join(options)}")
     return [*statements, f"CREATE VIEW IF NOT EXISTS messages AS {_messages_view()}"]
 

@@ -2,10 +2,13 @@
 
 import heapq
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from pflsim.timing.fair_share import INSTANT_NS, SLACK, Flight, fair_level, instant
 
 Key = tuple[str, int]  # (sender, sequence): names a message, and orders those that arrive in one nanosecond
+_KEPT = ("origin_ns", "now", "waiting", "turns", "flows", "queues", "arrivals")
 _Kind = tuple[float, float, bool]  # (cap, put-out rate, has it a backlog?): flows of a kind share one fate
 
 
@@ -66,6 +69,20 @@ class _Inflow:
         twin.queues = self.queues.copy()
         twin.groups = {kind: group.copy() for kind, group in self.groups.items()}
         return twin
+
+    def kept(self) -> dict[str, Any]:
+        """What `restore` needs."""
+        groups = [(one.kind, one.drained, list(one.members), one.levels) for one in self.groups.values()]
+        return {name: getattr(self, name) for name in _KEPT} | {"groups": groups}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on from where `kept` was told."""
+        for name in _KEPT:
+            setattr(self, name, kept[name])
+        self.groups = {}
+        for kind, drained, members, levels in kept["groups"]:
+            group = self.groups[kind] = _Group(kind)
+            group.drained, group.members, group.levels = drained, dict.fromkeys(members), levels
 
     def run(self) -> None:
         """Go on to the next arrival, and to all others of its nanosecond, and not an event further."""
@@ -269,6 +286,15 @@ class Downlink:
             self._bound_ns = arrivals[0][0] - 1 if arrivals else math.inf  # a ns for what floats may round away
         arrivals = self._settled.arrivals or (self._ahead.arrivals if self._ahead is not None else [])
         return arrivals[0] if arrivals and arrivals[0][0] < before_ns else None
+
+    def kept(self) -> dict[str, Any]:
+        """What `restore` needs."""
+        return {"settled": self._settled.kept(), "taken_ns": self.taken_ns}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on from where `kept` was told; what comes next is worked out again."""
+        self._settled.restore(kept["settled"])
+        self._ahead, self.taken_ns, self._bound_ns = None, kept["taken_ns"], kept["taken_ns"]
 
     def take(self) -> tuple[int, Key]:
         """Remove and return the earliest arrival: from now on nothing can change it or what was before it."""

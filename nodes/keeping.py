@@ -1,0 +1,136 @@
+"""Checkpoints: what each actor of a run is at one moment, as files, and how it goes on from there another day.
+
+A server stops everybody between two pieces of work (`CHECKPOINT`); each says that it stands (`STANDS`) and writes down
+its state and its port, and so does the server when all stand. Then nothing is on its way: whatever was sent lies in an
+inbox. Then all go on (`GO_ON`). Peers, who are in step with nobody, do not stop: each writes itself down before the
+same round of its own, and what crosses from one side to the other is accounted for (`pflsim.messages.crossing`). None
+of that takes simulated time or is in a trace. Who is resumed joins as in a new run, but nobody records it; then it is
+what it was.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodes.standstill import CHECKPOINT as TAKEN
+from nodes.standstill import UNDER_WAY
+from pflsim import kept
+from pflsim.coding.direction import Coded
+from pflsim.errors import RunFailed
+from pflsim.messages.crossing import Crossed
+from pflsim.messages.peer_port import PeerPort
+from pflsim.messages.port import Port, Recorder
+from pflsim.messages.wire import CHECKPOINT, GO_ON, STANDS, Message
+from pflsim.timing.fair_share import Flight
+from pflsim.timing.presence import Moment
+
+_OF_PORTS = (Message, Coded, Flight, Moment)
+
+
+class Silent:
+    """A recorder of what shall not be recorded."""
+
+    def tell(self, *fact: Any) -> None:
+        """Forget it."""
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Writes the checkpoints of the actors of one process, and reads that from which a run is resumed."""
+
+    folder: Path
+    every: int
+    """After so many rounds each."""
+    recorder_of: Callable[[str], Recorder]
+    """Where actors tell their facts, and what they have written."""
+    states: Sequence[type]
+    """What states of actors are made of."""
+    resumed: int = 0
+    """The round after which the run goes on; 0 for one that begins."""
+
+    def is_due(self, round: int) -> bool:
+        """Whether a checkpoint is to be taken after `round` rounds."""
+        return round > self.resumed and round % self.every == 0
+
+    def keep(self, port: Port, round: int, state: Any) -> None:
+        """Write down one actor, and tell it when that is on the disk."""
+        name, recorder = f"{port.name}.state", self.recorder_of(port.name)
+        digest = self._write(port.name, round, name, {"state": state, "port": port.kept()})
+        recorder.tell(TAKEN, round, {name: digest})
+        recorder.flush()
+
+    def keep_peer(self, port: PeerPort, round: int, state: Any) -> None:
+        """Write down a peer, and what was under way to it as soon as that has come."""
+        assert port.crossings is not None
+        port.post()
+        port.stand(round)
+        self.keep(port, round, state)
+        port.crossings.settle(round)
+
+    def keep_under_way(self, name: str, round: int, crossed: list[Crossed]) -> None:
+        """Write down what was under way to a peer."""
+        file, recorder = f"{name}.crossed", self.recorder_of(name)
+        recorder.tell(UNDER_WAY, round, {file: self._write(name, round, file, crossed)})
+        recorder.flush()
+
+    def restore(self, port: Port) -> Any:
+        """The state of an actor when it was written down; its port is as it was then."""
+        found = self._read(f"{port.name}.state")
+        port.restore(found["port"], self.recorder_of(port.name))
+        if isinstance(port, PeerPort):
+            port.take_up(self._read(f"{port.name}.crossed"))
+        return found["state"]
+
+    def _write(self, actor: str, round: int, name: str, value: Any) -> str:
+        place = folder_of(self.folder, round) / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = place.with_suffix(".unfinished")
+        try:
+            with unfinished.open("wb") as file:
+                digest = kept.write(file, value)
+                file.flush()
+                os.fsync(file.fileno())
+        except TypeError as problem:
+            raise RunFailed(actor, f"cannot be written into a checkpoint: {problem}") from problem
+        unfinished.replace(place)
+        return digest
+
+    def _read(self, name: str) -> Any:
+        with (folder_of(self.folder, self.resumed) / name).open("rb") as file:
+            return kept.read(file, (*_OF_PORTS, *self.states))
+
+
+def take_checkpoint(port: Port, names: Sequence[str], keeper: Keeper, round: int, state: Any) -> None:
+    """Stop all others, write down this actor when they stand, and let them go on."""
+    with port.pause():
+        for name in names:
+            port.send(name, CHECKPOINT, round=round)
+        for _ in names:
+            port.recv("control")
+        keeper.keep(port, round, state)
+        let_go_on(port, names)
+
+
+def let_go_on(port: Port, names: Sequence[str]) -> None:
+    """Everybody stands; all go on."""
+    for name in names:
+        port.send(name, GO_ON)
+    port.post()
+
+
+def stand(port: Port, keeper: Keeper, checkpoint: Message, state: Any) -> None:
+    """Stop here as the server wishes, write down this actor, and wait until all go on."""
+    port.send(checkpoint.sender, STANDS)
+    port.post()
+    keeper.keep(port, checkpoint.round, state)
+    port.recv("control")
+
+
+def folder_of(folder: Path, round: int) -> Path:
+    """Where the files of a checkpoint lie."""
+    return folder / f"{round:06d}"
