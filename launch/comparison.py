@@ -10,6 +10,7 @@ from launch.ending import in_words
 from launch.lan import Lan, LanRun
 from launch.local import LocalRun
 from launch.progress import Progress
+from launch.resumed import run_to_the_end
 from pflsim.errors import DescriptionError
 from pflsim.record.plot import save_accuracy_plot
 from pflsim.record.result import Result
@@ -75,7 +76,7 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
     rounds = min(run.rounds, run.stop.rounds or run.rounds)
     progress = Progress(rounds, run.clients, name=name, quiet=quiet)
     if lan is None:
-        result = LocalRun(description, directory, progress, later).run()
+        result = run_to_the_end(LocalRun(description, directory, progress, later))
     else:
         result = LanRun(description, directory, progress, lan, later).run()
     return completed(result, description)

@@ -132,7 +132,7 @@ class LanRun(LocalRun):
         self._at_the_end.callback(self._let_go)
         if self._lan.starter is not None:
             self._reception.meanwhile = self._tend
-            self._at_the_end.callback(self._lan.starter.end, self._progress.say)
+            self._at_the_end.callback(self._lan.starter.end, self.progress.say)
         self._recorder.bind(f"tcp://{self._address}:*")
         bind(self._reception.socket, f"tcp://{self._address}:{self._port}")
         self._gate.open()
@@ -210,7 +210,7 @@ class LanRun(LocalRun):
     def _tell(self, actor: str, what: str, words: str) -> None:
         """Record something about hosts, and say it."""
         self._recorder.note(actor, what, words)
-        self._progress.say(words if actor == "launcher" else f"{actor}: {words}")
+        self.progress.say(words if actor == "launcher" else f"{actor}: {words}")
 
     def _order(self) -> dict[str, Any]:
         return super()._order() | {"tells_what_it_has": True}
@@ -221,21 +221,21 @@ class LanRun(LocalRun):
         keys = (self._own.public, self._joining.secret) if self._own and self._joining else (b"", b"")
         token = Token(addresses, self._run_id, *keys)
         if self._lan.starter is not None:
-            self._progress.say(self._lan.starter.start(token))
+            self.progress.say(self._lan.starter.start(token))
             return
         count = f"{self._lan.hosts} machine{'s' if self._lan.hosts > 1 else ''}"
         plain = "" if self._lan.is_secure else " (without keys: whoever reaches this machine can take part)"
         if self._lan.token_file is None:
-            self._progress.announce(f"waiting for {count}{plain}; on each: pflsim host --join {token}")
+            self.progress.announce(f"waiting for {count}{plain}; on each: pflsim host --join {token}")
             return
         _write_privately(self._lan.token_file, f"{token}\n")
         self._at_the_end.callback(self._lan.token_file.unlink, missing_ok=True)
-        self._progress.say(f"waiting for {count}{plain}; the token is in {self._lan.token_file}")
+        self.progress.say(f"waiting for {count}{plain}; the token is in {self._lan.token_file}")
 
     def _tend(self) -> None:
         """See to the hosts that were started: what they say, and whether one has ended before it had joined."""
         if self._lan.starter is not None:
-            self._lan.starter.tend([host.name for host in self._reception.hosts if host.is_ready], self._progress.say)
+            self._lan.starter.tend([host.name for host in self._reception.hosts if host.is_ready], self.progress.say)
 
     def _share(self, ready: Sequence[RemoteHost]) -> None:
         """Decide who runs which clients: both in their order, so that each host has neighbouring ones."""
@@ -265,7 +265,7 @@ class LanRun(LocalRun):
         for words in self._gate.close():
             self._tell("launcher", "refused", words)
         if self._lan.starter is not None:
-            self._lan.starter.end(self._progress.say)
+            self._lan.starter.end(self.progress.say)
 
     def _add_facts(self, facts: dict[str, Any]) -> None:
         others = [host for host, _ in self._hosts.values() if isinstance(host, RemoteHost)]

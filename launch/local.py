@@ -53,7 +53,7 @@ class LocalRun:
         self, description: Description, directory: Path, progress: Progress, later: Sequence[Algorithm] = ()
     ) -> None:
         """The methods that are going to run `later` on the same data are checked too, before this one starts."""
-        self.description, self.directory, self._progress, self._later = description, directory, progress, later
+        self.description, self.directory, self.progress, self._later = description, directory, progress, later
         self._assigned = assignments(description)
         require_what_it_takes(description.run.clients, len(self._assigned))
         self._processes: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class LocalRun:
         self._run_id = secrets.token_bytes(8)
         self._at_the_end = ExitStack()
         self._is_open = self._is_ended = self._unsaved = False
-        self._keeps_checkpoints, self._checkpoints = description.run.checkpoint_every > 0, Checkpoints(directory)
+        self._keeps_checkpoints, self.checkpoints = description.run.checkpoint_every > 0, Checkpoints(directory)
 
     def run(self) -> Result:
         """Run to the end. Raises DescriptionError, RunFailed or KeyboardInterrupt; nothing is left running.
@@ -76,7 +76,7 @@ class LocalRun:
         except (RunFailed, KeyboardInterrupt) as problem:
             if self._plan:
                 problem.add_note(f"what was recorded lies in {self.directory}")
-            if round := self._checkpoints.last_round():
+            if round := self.checkpoints.last_round():
                 problem.add_note(f"`pflsim resume {self.directory}` goes on after round {round}")
             raise
         return Result.open(self.directory)
@@ -90,7 +90,7 @@ class LocalRun:
                 self._build()
                 self._gather()
                 self._start_hub()
-                self._supervision.watch(self._progress)
+                self._supervision.watch(self.progress)
             status = "done"
         except KeyboardInterrupt:
             status = "interrupted"
@@ -113,7 +113,7 @@ class LocalRun:
         self._take_folder()
         last = self._at_the_end.callback
         run, record = self.description.run, self.description.record
-        self._recorder = Recorder(self._record(), self._started_s, record.spans, self._progress)
+        self._recorder = Recorder(self._record(), self._started_s, record.spans, self.progress)
         last(self._recorder.close)
         self._private = PrivateFolder()
         last(self._private.remove)
@@ -139,7 +139,7 @@ class LocalRun:
             raise DescriptionError("--out", str(self.directory), f"cannot be made: {problem.strerror}") from problem
         self._at_the_end.callback(self._forget_what_never_began)
         if self._keeps_checkpoints:
-            self._at_the_end.enter_context(self._checkpoints.hold())
+            self._at_the_end.enter_context(self.checkpoints.hold())
 
     def _record(self) -> Record:
         """The record, open."""
@@ -168,7 +168,7 @@ class LocalRun:
     def _build(self) -> None:
         self._host.say("build", **self._order())
         longest_s = self.description.run.patience_s + IMPORTS_S
-        said = self._host.hear_within(longest_s, lambda: self._progress.update(()))
+        said = self._host.hear_within(longest_s, lambda: self.progress.update(()))
         if said["what"] == "refused":
             raise DescriptionError(said["key"], Shown(said["value"]), said["expected"])
         if said["what"] != "built":
@@ -191,7 +191,7 @@ class LocalRun:
         self._recorder.write([("clients", *row) for row in self._plan["clients"]])
         for warning in self._plan["warnings"]:
             self._recorder.note("host", "warning", warning)
-            self._progress.say(f"warning: {warning}")
+            self.progress.say(f"warning: {warning}")
         kept = keep_own_code(self._plan["effective"], self._plan["own_files"], self.directory)
         (self.directory / "run.toml").write_text(tomli_w.dumps(kept), encoding="utf-8")
 
@@ -224,13 +224,13 @@ class LocalRun:
     def _common(self, hub: str) -> dict[str, Any]:
         """What all processes of this machine are told."""
         common = {"hub": hub, "recorder": self._recorder.endpoint, "started_ns": self._started_ns}
-        return common | ({"checkpoints": str(self._checkpoints.folder)} if self._keeps_checkpoints else {})
+        return common | ({"checkpoints": str(self.checkpoints.folder)} if self._keeps_checkpoints else {})
 
     def _note_checkpoint(self, round: int, files: dict[str, str], rows: dict[str, int]) -> None:
         """Actors have been written down: all of them, and what they had told before, when all parts are there."""
         if whole := self._parts.add(round, files, rows):
             now_s = time.monotonic() - self._started_s
-            self._checkpoints.complete(Checkpoint(round, now_s, *whole, *self._what_runs))
+            self.checkpoints.complete(Checkpoint(round, now_s, *whole, *self._what_runs))
 
     def _end(self, status: str) -> None:
         """End all that runs and keep what is known, once; whatever of it fails, the rest is still done."""
@@ -243,14 +243,14 @@ class LocalRun:
             if status == "done":
                 self._recorder.await_goodbyes(self._supervision.awaited, GOODBYE_S)
             self._end_hosts(status)
-            self._progress.close()
+            self.progress.close()
             self._recorder.take()
             self._recorder.take_held_back()
             if self._plan:
                 self._recorder.note("launcher", status)
                 self._write_summary(status)
             if status == "done":
-                self._checkpoints.remove()
+                self.checkpoints.remove()
 
     def _save_model(self, actor: str, model: bytes) -> None:
         """The first of those that cannot be saved is told."""
@@ -260,7 +260,7 @@ class LocalRun:
             (folder / f"{actor}.safetensors").write_bytes(model)
         elif not self._unsaved:
             self._unsaved = True
-            self._progress.say(f"the headline model of {actor} is a function, no vector of parameters: it is not saved")
+            self.progress.say(f"the headline model of {actor} is a function, no vector of parameters: it is not saved")
 
     def _end_hosts(self, status: str) -> None:
         self._host.end()

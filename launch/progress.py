@@ -133,6 +133,7 @@ class Progress:
     ) -> None:
         self.state = State(rounds, clients)
         self._name, self._quiet, self._clock = name, quiet, clock
+        self._shows_nothing = quiet
         self._stream = sys.stderr if stream is None else stream
         self._shown_s, self._shown = clock(), ""
         self._shown_tenth = 0
@@ -143,6 +144,14 @@ class Progress:
             with self._while_somebody_looks():
                 self._live = self._started_live()
                 self._show_live(clock())
+
+    def again(self) -> "Progress":
+        """A display of the same run from its beginning, where this one has been closed."""
+        state = self.state
+        quiet = self._shows_nothing
+        return Progress(
+            state.rounds, state.clients, name=self._name, quiet=quiet, stream=self._stream, clock=self._clock
+        )
 
     def update(self, facts: Iterable[tuple[Any, ...]]) -> None:
         """Take a batch of facts, and show what they change if it is time to."""

@@ -1,6 +1,5 @@
 """`pflsim resume`: a run whose processes, or machine, were lost goes on from its last checkpoint that is whole."""
 
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,44 +8,10 @@ from launch.checkpoints import Checkpoint, Checkpoints, code_of, described
 from launch.comparison import completed, draw
 from launch.ending import in_words
 from launch.finished import DONE, FinishedRun
-from launch.local import LocalRun
 from launch.progress import Progress
+from launch.resumed import ResumedRun, run_to_the_end
 from pflsim.errors import DescriptionError
-from pflsim.record.database import Reader, Record
 from pflsim.record.result import Result
-from pflsim.spec import Description
-
-
-class ResumedRun(LocalRun):
-    """The rest of a run, from a checkpoint on."""
-
-    def __init__(self, description: Description, directory: Path, progress: Progress, checkpoint: Checkpoint) -> None:
-        super().__init__(description, directory, progress)
-        self._from = checkpoint
-        self._started_s = time.monotonic() - checkpoint.wall_s
-
-    def _take_folder(self) -> None:
-        self._logs.mkdir(exist_ok=True)
-
-    def _record(self) -> Record:
-        """The record as it was when all stood."""
-        record = Record(self.directory / "record.db", resume=True)
-        record.forget_after(self._from.rows)
-        return record
-
-    def _keep_plan(self) -> None:
-        """It is written down already; what ran then must be what runs now."""
-        then, now = self._from.run.get("versions", {}), self._plan["effective"]["versions"]
-        for name, version in then.items():
-            if now.get(name) != version:
-                expected = f"must be {version}, with which this run began: other versions may give other bits"
-                raise DescriptionError(f"the version of {name}", now.get(name), expected)
-        with Reader(self.directory / "record.db") as reader:
-            self._recorder.remember(reader)
-            self._progress.update(_seen(reader))
-
-    def _common(self, hub: str) -> dict[str, Any]:
-        return super()._common(hub) | {"resumed": self._from.round}
 
 
 def resume(directory: Path, *, quiet: bool = False) -> Result:
@@ -73,7 +38,8 @@ def resume(directory: Path, *, quiet: bool = False) -> Result:
         _require_the_same(directory, found)
         (directory / "summary.json").unlink(missing_ok=True)  # it tells how the run ended before
         progress.say(f"resuming after round {found.round}")
-        result = completed(ResumedRun(run.description, directory, progress, found).run(), run.description)
+        going_on = ResumedRun(run.description, directory, progress, found)
+        result = completed(run_to_the_end(going_on), run.description)
         with in_words():
             draw(run.description, [result], directory)
     return result
@@ -101,11 +67,3 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any], at: str = "") 
             yield from _differences(one, other, f"{at}{key}.")
         elif one != other:
             yield f"{at}{key}", one, other
-
-
-def _seen(reader: Reader) -> Iterator[tuple[Any, ...]]:
-    """What the display has to know of what was before."""
-    for table in ("events", "rounds", "sent", "received"):
-        only = " WHERE channel = 'data'" if table in ("sent", "received") else ""
-        for row in reader.query(f"SELECT * FROM {table}{only}"):
-            yield (table, *row)

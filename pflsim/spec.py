@@ -83,7 +83,7 @@ class Run(Table):
     transport: Literal["ipc", "tcp"] = "ipc"
     start: Literal["auto", "fork", "spawn"] = "auto"
     patience_s: float = 600.0
-    on_loss: Literal["fail", "continue"] = "fail"
+    on_loss: Literal["fail", "continue", "restart"] = "fail"
     """What becomes of a run when a client's process, or a host with all its clients, is lost."""
 
     @model_validator(mode="before")
@@ -283,9 +283,14 @@ def _check_together(description: Description) -> None:
     if run.checkpoint_every and description.time.mode == "wall":
         reason = "in real time nothing stands still; 0 takes no checkpoints"
         raise DescriptionError("run.checkpoint_every", run.checkpoint_every, f'needs time.mode = "virtual": {reason}')
+    if run.on_loss == "restart" and not run.checkpoint_every:
+        reason = "needs run.checkpoint_every of at least 1: it goes on from the last checkpoint"
+        raise DescriptionError("run.on_loss", run.on_loss, reason)
     if run.checkpoint_every and run.on_loss == "continue":
         reason = "what becomes of a run without who is lost depends on when that was, so it cannot be resumed"
-        raise DescriptionError("run.checkpoint_every", run.checkpoint_every, f'needs run.on_loss = "fail": {reason}')
+        raise DescriptionError(
+            "run.checkpoint_every", run.checkpoint_every, f'needs run.on_loss = "fail" or "restart": {reason}'
+        )
     if run.patience_s < LEAST_PATIENCE_S:
         reason = "a process that has much to compute, or a busy machine, answers later without being stuck"
         raise DescriptionError("run.patience_s", run.patience_s, f"must be at least {LEAST_PATIENCE_S:g}: {reason}")

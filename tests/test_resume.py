@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -106,6 +107,40 @@ def test_so_it_does_among_peers(launch: Launch) -> None:
     run = launch(long("peers, pairs", run__clients_per_process=2))
     kill(run, "c002-c003", random.Random(2))
     assert_ends_the_same(run.out, "peers, pairs")
+
+
+@pytest.mark.parametrize("engine", ["sync", "peers, sync"])
+def test_a_run_goes_on_by_itself_whoever_is_killed_and_how_often(engine: str, launch: Launch) -> None:
+    run = launch(long(engine, run__on_loss="restart"))
+    for times, who in enumerate(("c002", "server" if engine == "sync" else "coordinator"), 1):
+        kept = Checkpoints(run.out).last_round()
+        run.wait_for(lambda run, later=kept + EVERY: Checkpoints(run.out).last_round() >= later)
+        os.kill(run.pid_of(who), signal.SIGKILL)
+        run.wait_for(lambda run, times=times: run.stderr.count("going on after round") == times)
+    assert run.finish(within_s=60) == 0, run.stderr
+    assert run.nothing_left()
+    summary = json.loads((run.out / "summary.json").read_text())
+    for said in ("digest", "trace_digest", "rounds", "stopped"):
+        assert summary[said] == expected(engine)[said]
+    whys = [row["detail"] for row in run.rows("events", what="restarted")]
+    assert "was killed by SIGKILL" in whys[-1]
+
+
+def test_a_run_that_fails_at_the_same_place_again_does_not_begin_for_ever(launch: Launch) -> None:
+    failing = {"name": "tests.accidents:Accident", "how": "client raises", "client": 2, "round": 5}
+    run = launch(long("sync", run__on_loss="restart", algorithm=failing))
+    assert run.finish(within_s=60) == FAILED
+    assert run.stderr.count(f"going on after round {EVERY}") == 1
+    assert run.nothing_left()
+
+
+def test_a_run_that_shall_go_on_needs_checkpoints_and_one_that_goes_on_without_clients_has_none() -> None:
+    for settings, complaint in (
+        ({"run__on_loss": "restart"}, "run.on_loss = 'restart': needs run.checkpoint_every of at least 1"),
+        ({"run__on_loss": "continue", "run__checkpoint_every": 3}, "run.checkpoint_every = 3: needs run.on_loss = "),
+    ):
+        with pytest.raises(DescriptionError, match=re.escape(complaint)):
+            validate(description(**settings))
 
 
 @pytest.mark.slow
