@@ -8,13 +8,14 @@ INSTALLED := .venv/installed
 overrides = $(if $(N),--set "run.clients=$(N)") $(if $(DATA),--set "data.name=$(DATA)") \
             $(if $(MODEL),--set "model.name=$(MODEL)") $(if $(ROUNDS),--set "run.rounds=$(ROUNDS)") \
             $(if $(SEED),--set "run.seed=$(SEED)") $(if $(ALGORITHM),--algorithm "$(ALGORITHM)") \
-            $(if $(OUT),--out "$(OUT)")
+            $(if $(HOSTS),--hosts "$(HOSTS)") $(if $(OUT),--out "$(OUT)")
 
 .PHONY: help setup sim test check bench fidelity data clean
 
 help:
 	@echo "make setup                 make .venv and install pflsim in it (the others do it when needed)"
-	@echo "make sim N=40              run a study; also ALGORITHM= DATA= MODEL= ROUNDS= SEED= RUN=file.toml OUT=folder"
+	@echo "make sim N=40              run a study; also ALGORITHM= DATA= MODEL= ROUNDS= SEED= RUN=file.toml HOSTS=file.toml"
+	@echo "                           (over the machines that it names) OUT=folder"
 	@echo "make test                  run all tests; PYTEST='-m \"not slow\"' leaves the long ones out"
 	@echo "make check                 formatting, lint, types and import layers"
 	@echo "make bench                 measure speed and memory beside their floors"

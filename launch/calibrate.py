@@ -1,18 +1,15 @@
 """`pflsim calibrate`: measures how fast this host trains the model of a description, for `devices = { file = ... }`."""
 
 import platform
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
+from nodes.speed import speed_here
 from pflsim.errors import DescriptionError
 from pflsim.spec import validate
-from pflsim.timing.calibration import measured_speed
-
-REPETITIONS, STEPS = 15, 20
 
 
 def calibrate(tables: Mapping[str, Any], out: Path) -> None:
@@ -21,21 +18,11 @@ def calibrate(tables: Mapping[str, Any], out: Path) -> None:
         raise DescriptionError("--out", str(out), "exists already; name a file that does not")
     import torch
 
-    from pflsim.study import BACKWARD_PER_FORWARD, Study
+    from pflsim.study import Study
 
     torch.set_num_threads(1)
     study = Study(validate(tables), b"measured")
-    client = max(range(len(study.names)), key=lambda number: int(study.federation.sizes[number]))
-    times_s: list[float] = []
-    spent = 0
-    for visit in range(REPETITIONS + 1):
-        task = study.task(client, visit, 0)
-        began_s = time.perf_counter()
-        task.sgd(study.initial, steps=STEPS)
-        times_s.append(time.perf_counter() - began_s)
-        spent = task.spent.forward_samples
-    flops = spent * (1 + BACKWARD_PER_FORWARD) * study.network.forward_flops
-    speed = measured_speed(flops, times_s[1:])  # the first one warms up
+    speed = speed_here(study)
     about = {
         "flops_per_second": speed,
         "host": platform.node(),

@@ -8,13 +8,17 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from launch import screen
+from launch.hosts.commands import hosts_commands
 from launch.interrupts import interrupt_once
 from pflsim.errors import DescriptionError, RunFailed, TooEarly
+
+if TYPE_CHECKING:
+    from launch.hosts.starting import Starter
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
@@ -44,6 +48,9 @@ def pflsim() -> None:
 @click.option("--await-s", type=click.FloatRange(min=0), help="With --listen: for how long they may; default 600.")
 @click.option("--local-clients", type=int, help="With --listen: so many clients on this machine; default none.")
 @click.option("--insecure", is_flag=True, help="With --listen: no keys, nothing encrypted, whoever comes may join.")
+@click.option("--token-file", type=click.Path(path_type=Path), help="With --listen: put the token there, print none.")
+@click.option("--hosts", type=click.Path(path_type=Path), help="Start the hosts of this file by ssh, see hosts.toml.")
+@click.option("--cluster", metavar="dask://HOST:PORT", help="Start a host on each worker of this Dask cluster.")
 def run(
     description: Path,
     settings: tuple[str, ...],
@@ -53,6 +60,9 @@ def run(
     quiet: bool,
     listen: str | None,
     insecure: bool,
+    token_file: Path | None,
+    hosts: Path | None,
+    cluster: str | None,
     **over_machines: float | None,
 ) -> None:
     """Run a description to its end and print what came out."""
@@ -60,7 +70,9 @@ def run(
     from launch.lan import lan_of
 
     tables = _tables(description, (*settings, *(["record.models=true"] if save_models else [])), algorithm)
-    results = run_all(tables, out, quiet=quiet, lan=lan_of(listen, insecure=insecure, **over_machines))
+    starter = _starter(hosts, cluster, over_machines.get("await_hosts"))
+    lan = lan_of(listen, insecure=insecure, starter=starter, token_file=token_file, **over_machines)
+    results = run_all(tables, out, quiet=quiet, lan=lan)
     from launch.show import show_results  # here, because what draws tables takes 0.2 s to import
 
     show_results(results)
@@ -84,11 +96,12 @@ def resume(directory: Path, quiet: bool) -> None:
 @click.option("--clients", type=int, help="Take so many; default: in proportion to the cores of all machines.")
 @click.option("--name", help="What this machine is called in the run; default: its host name.")
 @click.option("--logs", type=click.Path(path_type=Path), help="Folder; default results/host-NAME-RUN.")
-def host(token: str, clients: int | None, name: str | None, logs: Path | None) -> None:
+@click.option("--tied", is_flag=True, help="End when standard input does, as when an ssh that has started this ends.")
+def host(token: str, clients: int | None, name: str | None, logs: Path | None, tied: bool) -> None:
     """Join a run of another machine and run a share of its clients here, on this machine's own data."""
     from launch.joining import join
 
-    join(token, clients, name, logs)
+    join(token, clients, name, logs, is_tied=tied)
 
 
 @pflsim.command()
@@ -192,7 +205,9 @@ def logs(directory: Path, actor: str | None, level: str, follow: bool, raw: bool
 
 @pflsim.command()
 @_directory
-@click.option("--format", "kind", type=click.Choice(["csv", "parquet", "json", "tensorboard"]), required=True)
+@click.option(
+    "--format", "kind", type=click.Choice(["csv", "parquet", "json", "tensorboard", "mlflow", "wandb"]), required=True
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DIR/FORMAT.")
 def export(directory: Path, kind: str, out: Path | None) -> None:
     """Write the tables of a run's record and its summary into a folder, for other programs."""
@@ -322,6 +337,22 @@ def check_method(method: str, settings: tuple[str, ...]) -> None:
         sys.exit(FAILED)
 
 
+def _starter(hosts: Path | None, cluster: str | None, workers: float | None) -> "Starter | None":
+    if hosts and cluster:
+        raise DescriptionError("--hosts, --cluster", (str(hosts), cluster), "give one of the two")
+    if hosts:
+        from launch.hosts.starting import SshHosts
+
+        if workers is not None:
+            raise DescriptionError("--await-hosts", int(workers), "is not needed with --hosts, whose file names them")
+        return SshHosts.read(hosts)
+    if cluster:
+        from launch.hosts.cluster import DaskWorkers
+
+        return DaskWorkers(cluster, None if workers is None else int(workers))
+    return None
+
+
 def _tables(description: Path, settings: tuple[str, ...], algorithm: str | None) -> dict[str, Any]:
     from pflsim.outside import placed
     from pflsim.spec import override, read, with_algorithm
@@ -337,6 +368,9 @@ def _tables(description: Path, settings: tuple[str, ...], algorithm: str | None)
         tables = override(tables, assignment)
     placed_tables: dict[str, Any] = placed(tables, description.parent)
     return placed_tables
+
+
+pflsim.add_command(hosts_commands(_tables))
 
 
 def guarded(command: Callable[[], object]) -> int:
@@ -371,6 +405,14 @@ def guarded(command: Callable[[], object]) -> int:
         return WRONG
     except click.exceptions.Exit as problem:
         return problem.exit_code
+    except Exception as problem:
+        from pflsim.outside import blamed
+
+        own = blamed(problem)
+        if own is None:
+            raise
+        screen.say(f"pflsim: {own}")
+        return WRONG
     return DONE
 
 

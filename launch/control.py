@@ -36,6 +36,8 @@ FROM_HOSTS: dict[str, dict[str, type | UnionType]] = {
     "failed": {"reason": str},
     "started": {"pids": dict},
     "ended": {"process": str, "code": int, "processor_s": float},
+    "echoed": {"data": bytes, "unix_ns": int},
+    "timed": {"flops_per_second": float},
     "leaving": {"reason": str},
     "gone": {},
 }
@@ -67,7 +69,7 @@ def said_by_host(frames: list[bytes]) -> dict[str, Any]:
     if expected is None:
         raise ValueError(f"no host says {said['what']!r:.40}")
     for name, kind in expected.items():
-        if not isinstance(said.get(name), kind):
+        if name not in said or not isinstance(said[name], kind):
             raise ValueError(f"a host that says {said['what']} must tell its {name}")
     return said
 

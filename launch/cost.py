@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from launch.finished import DONE, FinishedRun
+from launch.finished import FinishedRun
 from launch.screen import fitted
 from launch.show import Screen
 from launch.tables import MOST_ACTORS, table
@@ -57,7 +57,7 @@ def _print_text(runs: Sequence[FinishedRun], costs: Sequence[Cost]) -> None:
     if cost.fates:
         console.print(_fate_table(cost))
         console.print()
-    for line in sentences(cost, is_done=run.ended == DONE):
+    for line in sentences(cost, is_done=run.is_whole):
         console.print(fitted(line, 2, console.width), markup=False)
 
 

@@ -1,25 +1,27 @@
 """`pflsim export`: the tables of a record and the summary for other programs, in their formats."""
 
 import csv
-import importlib
 import json
 import math
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from launch.finished import FinishedRun
 from launch.screen import fitted
+from launch.trackers import TRACKING_URI, Tables, Writer, mlflow, mlflow_at, needed, tensorboard, wandb
 from pflsim.errors import DescriptionError
-from pflsim.record.flat import NAMES, Flat, flat
+from pflsim.record.flat import NAMES, flat
 from pflsim.record.result import Result
 
 
 def export(directory: Path, kind: str, out: Path | None) -> None:
     """Write the run in `directory` into `out` (None: into a folder `directory`/KIND), and print what came of it.
 
-    Raises DescriptionError where a program is missing, or the folder is there already.
+    Without `out`, MLFLOW_TRACKING_URI may name a server of MLflow's instead. Raises DescriptionError where a program is
+    missing, or the folder is there already or cannot be made.
     """
     run = FinishedRun(directory)
     if run.reservation:
@@ -28,20 +30,31 @@ def export(directory: Path, kind: str, out: Path | None) -> None:
         result = Result.open(directory)
     except FileNotFoundError as problem:
         raise DescriptionError("DIR", str(directory), str(problem)) from problem
-    write = WRITERS[kind]()
+    server = os.environ.get(TRACKING_URI) if kind == "mlflow" and out is None else None
     folder = out or directory / kind
+    if server:
+        write = mlflow_at(server)
+    else:
+        write = WRITERS[kind]()
+        _make(folder)
+    with run.reader:
+        tables = {name: flat(run.reader, result.summary, name) for name in NAMES}
+    try:
+        write(folder, {name: table for name, table in tables.items() if table.rows}, result)
+    except BaseException:
+        if not server:
+            shutil.rmtree(folder, ignore_errors=True)  # whole or not at all, so that it can be tried again
+        raise
+    print(f"exported: {server or folder}")
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True)
     except FileExistsError as problem:
         raise DescriptionError("--out", str(folder), "exists already; name a folder that does not") from problem
-    with run.reader:
-        tables = {name: flat(run.reader, result.summary, name) for name in NAMES}
-    write(folder, {name: table for name, table in tables.items() if table.rows}, result)
-    print(f"exported: {folder}")
-
-
-Tables = dict[str, Flat]
-Writer = Callable[[Path, Tables, Result], None]
+    except OSError as problem:
+        raise DescriptionError("--out", str(folder), f"cannot be made: {problem.strerror}") from problem
 
 
 def _csv() -> Writer:
@@ -68,7 +81,7 @@ def _json() -> Writer:
 
 
 def _parquet() -> Writer:
-    arrow, parquet = _needed("pyarrow", "parquet"), _needed("pyarrow.parquet", "parquet")
+    arrow, parquet = needed("pyarrow", "parquet"), needed("pyarrow.parquet", "parquet")
     kinds = {"INTEGER": arrow.int64(), "REAL": arrow.float64(), "TEXT": arrow.string()}
 
     def write(folder: Path, tables: Tables, _: Result) -> None:
@@ -79,38 +92,14 @@ def _parquet() -> Writer:
     return write
 
 
-def _tensorboard() -> Writer:
-    """Accuracy and loss over rounds, each at its simulated time: "relative" then shows simulated time."""
-    _needed("tensorboard", "tensorboard")
-    board = importlib.import_module("torch.utils.tensorboard")
-
-    def write(folder: Path, tables: Tables, _: Result) -> None:
-        with board.SummaryWriter(str(folder)) as events:
-            for point in tables["curve"].rows if "curve" in tables else []:
-                at, step, time_s = f"{point['split']}/{point['model']}", point["round"], point["simulated_s"]
-                for what in ("weighted", "mean", "worst_decile", "loss"):
-                    if math.isfinite(point[what]):
-                        events.add_scalar(f"{what}/{at}", point[what], step, walltime=time_s)
-                events.add_scalar("payload_bytes", point["payload_bytes"], step, walltime=time_s)
-
-    return write
-
-
 WRITERS: dict[str, Callable[[], Writer]] = {
     "csv": _csv,
     "json": _json,
     "parquet": _parquet,
-    "tensorboard": _tensorboard,
+    "tensorboard": tensorboard,
+    "mlflow": mlflow,
+    "wandb": wandb,
 }
-
-
-def _needed(module: str, extra: str) -> ModuleType | Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as problem:
-        package = module.partition(".")[0]
-        expected = f"needs {package}, which is not installed: pip install 'pflsim[{extra}]'"
-        raise DescriptionError("--format", extra, expected) from problem
 
 
 def _finite(value: Any) -> Any:

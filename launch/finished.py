@@ -68,6 +68,16 @@ class FinishedRun:
         told = self.reader.query("SELECT what FROM events WHERE actor = 'launcher' ORDER BY rowid DESC LIMIT 1")
         return str(told[0][0]) if told else ""
 
+    @cached_property
+    def lost(self) -> list[str]:
+        """Who was lost on the way, in a run that went on without them."""
+        return [name for (name,) in self.reader.query("SELECT DISTINCT actor FROM events WHERE what = 'lost'")]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everybody has told everything."""
+        return self.ended == DONE and not self.lost
+
     @property
     def reservation(self) -> str:
         """What must be said before anything that is told of a run which is not done; "" for one that is."""

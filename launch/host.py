@@ -29,6 +29,8 @@ class Host(Protocol):
 
     name: str
     is_here: bool
+    processes: tuple[str, ...]
+    """The processes of clients that run there, as far as they are lost with it."""
 
     def say(self, what: str, **values: Any) -> None:
         """Send one map, such as an order to start processes."""
@@ -42,6 +44,7 @@ class LocalHost:
 
     name = "host"
     is_here = True
+    processes: tuple[str, ...] = ()
 
     def __init__(self, log: Path) -> None:
         self._log, self._is_ended = log, False

@@ -5,6 +5,7 @@ ends all of it when the launcher says so, cannot be heard of any more, or when i
 """
 
 import os
+import platform
 import socket as sockets
 import struct
 import sys
@@ -31,6 +32,7 @@ REACH_S = 5.0
 REFUSALS = zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 EVENTS = sum(REFUSALS) | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 POLL_MS = 200
+STANDARD_INPUT = 0
 _EVENT = struct.Struct("=HI")
 _NO_KEY = "who is there has other keys: this token is of another run"
 
@@ -38,7 +40,11 @@ _NO_KEY = "who is there has other keys: this token is of another run"
 class Joined:
     """This machine's part in one run."""
 
-    def __init__(self, token: Token, clients: int | None, name: str, logs: Path | None) -> None:
+    def __init__(
+        self, token: Token, clients: int | None, name: str, logs: Path | None, *, is_tied: bool = False
+    ) -> None:
+        """Who `is_tied` ends when its standard input does, as it does with the connection that has started it."""
+        self._is_tied = is_tied
         self._token, self._clients, self._name, self._logs = token, clients, name, logs
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._host: LocalHost | None = None
@@ -79,6 +85,7 @@ class Joined:
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else psutil.cpu_count() or 1,
             memory_bytes=psutil.virtual_memory().available,
             clients=self._clients,
+            python=platform.python_version(),
         )
 
     def _try(self, address: str) -> str:
@@ -116,6 +123,8 @@ class Joined:
         poller = zmq.Poller()
         for one in (self._socket, self._events):
             poller.register(one, zmq.POLLIN)
+        if self._is_tied:
+            poller.register(STANDARD_INPUT, zmq.POLLIN)
         while True:
             ready = dict(poller.poll(POLL_MS))
             while self._socket.poll(0):
@@ -130,6 +139,8 @@ class Joined:
                 self._pass_on(self._host.hear())
             if self._events in ready:  # after all that came before
                 self._judge(*_EVENT.unpack(self._events.recv_multipart()[0]))
+            if STANDARD_INPUT in ready and not os.read(STANDARD_INPUT, 1024):
+                raise RunFailed("launcher", "what has started this host is gone; whatever ran here has been ended")
             self._refuse_silence(time.monotonic() - self._heard_s)
             self._memory.sample_if_cheap(list(self._pids.values()))
 
@@ -181,7 +192,8 @@ class Joined:
             said["plan"]["logs"] = str(self._logs)
         elif said["what"] == "started":
             self._pids |= said["pids"]
-            print(f"processes that run here now: {len(self._pids)}; Ctrl-C ends the whole run", flush=True)
+            how = "" if self._is_tied else "; Ctrl-C ends the whole run"
+            print(f"processes that run here now: {len(self._pids)}{how}", flush=True)
         elif said["what"] == "ended":
             self._pids.pop(said["process"], None)
             if said["code"] != 0:
@@ -209,13 +221,13 @@ def _this_end(address: str) -> str:
         return str(way.getsockname()[0])
 
 
-def join(text: str, clients: int | None, name: str | None, logs: Path | None) -> None:
+def join(text: str, clients: int | None, name: str | None, logs: Path | None, *, is_tied: bool = False) -> None:
     """What the command does."""
     if clients is not None and clients < 1:
         raise DescriptionError("--clients", clients, "must be at least 1")
     if text == "-":
         text = sys.stdin.readline().strip()
-    joined = Joined(Token.read(text), clients, name or sockets.gethostname(), logs)
+    joined = Joined(Token.read(text), clients, name or sockets.gethostname(), logs, is_tied=is_tied)
     status = joined.run()
     if status != "done":
         raise RunFailed("launcher", f"the run was {status}: its launcher says why; all that ran here has been ended")

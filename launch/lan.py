@@ -3,11 +3,11 @@
 What a run is does not change by that: only where its processes are, and what stands between them.
 """
 
-import socket as sockets
+import os
+import secrets
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -15,11 +15,15 @@ from typing import Any
 import psutil
 import zmq
 
+from launch.addresses import bind, found_at, parsed, reached_at
 from launch.admission import Admission
-from launch.control import ANY, MOST_BYTES, seen_from
+from launch.control import MOST_BYTES, seen_from
+from launch.directory import replaced
 from launch.host import Host
+from launch.hosts.starting import Starter
 from launch.limits import require_what_it_takes
 from launch.local import LocalRun
+from launch.ownership import Ownership
 from launch.placement import FORKED_BYTES, SPAWNED_BYTES, start_method
 from launch.progress import Progress
 from launch.reception import Reception, RemoteHost
@@ -48,18 +52,36 @@ class Lan:
     """For how long."""
     local_clients: int = 0
     is_secure: bool = True
+    starter: Starter | None = None
+    """What starts the hosts; without it somebody does by hand."""
+    token_file: Path | None = None
+    """Where the token is put for whoever starts the hosts, instead of being printed."""
 
 
-def lan_of(listen: str | None, *, insecure: bool, **given: float | None) -> Lan | None:
+def lan_of(
+    listen: str | None,
+    *,
+    insecure: bool,
+    starter: Starter | None = None,
+    token_file: Path | None = None,
+    **given: float | None,
+) -> Lan | None:
     """What the command line says of other machines. Raises DescriptionError for what makes no sense without them."""
-    said = {name: value for name, value in given.items() if value is not None}
-    if listen is None:
-        if said or insecure:
-            option = "insecure" if insecure else min(said)
-            raise DescriptionError(f"--{option.replace('_', '-')}", said.get(option, True), "needs --listen")
+    said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    said |= {"insecure": True} if insecure else {}
+    said |= {"token_file": str(token_file)} if token_file else {}
+    where = listen or (starter.listen if starter else None)
+    if where is None:
+        if said:
+            option = min(said)
+            needed = "needs --listen" + (", --hosts or --cluster" if option != "token_file" else "")
+            raise DescriptionError(f"--{option.replace('_', '-')}", said[option], needed)
         return None
+    if token_file and (starter or token_file.exists()):
+        expected = "is for hosts that are started by somebody else" if starter else "exists already"
+        raise DescriptionError("--token-file", str(token_file), expected)
     hosts, local = int(said.get("await_hosts", 1)), int(said.get("local_clients", 0))
-    return Lan(listen, hosts, said.get("await_s", 600.0), local, not insecure)
+    return Lan(where, hosts, said.get("await_s", 600.0), local, not insecure, starter, token_file)
 
 
 class LanRun(LocalRun):
@@ -72,19 +94,22 @@ class LanRun(LocalRun):
         self, description: Description, directory: Path, progress: Progress, lan: Lan, later: Sequence[Algorithm] = ()
     ) -> None:
         """Raises DescriptionError for a place where it cannot listen, or more local clients than there are."""
-        if later or description.beside:
-            names = [table.name for table in (*later, *description.beside)]
-            raise DescriptionError("beside", names, "cannot run over several machines yet: one --algorithm at a time")
+        if later and lan.starter is None:
+            expected = "needs hosts for each method: one --algorithm at a time, or --hosts, which starts them each time"
+            raise DescriptionError("beside", [table.name for table in later], expected)
         if description.run.checkpoint_every:
             expected = "must be 0: over several machines no checkpoints can be taken yet"
             raise DescriptionError("run.checkpoint_every", description.run.checkpoint_every, expected)
-        super().__init__(description, directory, progress)
-        self._address, self._port = _address(lan.listen)
+        super().__init__(description, directory, progress, later)
+        self._address, self._port = parsed(lan.listen)
+        if lan.starter is not None:
+            lan = replace(lan, hosts=lan.starter.count(lan.await_s))
         if not 0 <= lan.local_clients <= description.run.clients:
             raise DescriptionError("--local-clients", lan.local_clients, f"must be 0 to {description.run.clients}")
         require_what_it_takes(description.run.clients, len(self._assigned) + 2 * MOST_PENDING)
         self._lan = lan
         self._own, self._joining, self._members = (Keys.new() if lan.is_secure else None for _ in range(3))
+        self._passes = {process: _new_pass() for process in self._assigned}
         self._hosts: dict[str, tuple[Host, dict[str, tuple[str, ...]]]] = {}
         """By name: each host, and the processes that it runs."""
 
@@ -105,12 +130,11 @@ class LanRun(LocalRun):
         self._reception.strangers = strangers
         self._reception.on_refused = lambda words: self._tell("launcher", "refused", words)
         self._at_the_end.callback(self._let_go)
+        if self._lan.starter is not None:
+            self._reception.meanwhile = self._tend
+            self._at_the_end.callback(self._lan.starter.end, self._progress.say)
         self._recorder.bind(f"tcp://{self._address}:*")
-        endpoint = f"tcp://{self._address}:{self._port}"
-        try:
-            self._reception.socket.bind(endpoint)
-        except zmq.ZMQError as problem:
-            raise DescriptionError("--listen", endpoint, f"cannot be listened at: {problem.strerror}") from problem
+        bind(self._reception.socket, f"tcp://{self._address}:{self._port}")
         self._gate.open()
         return self._reception
 
@@ -122,10 +146,10 @@ class LanRun(LocalRun):
     def _place(self, process: str) -> str:
         """The server is at every address of this machine that was asked for; peers say where they are, so at one."""
         is_hub = process == self._plan["hub"]
-        return f"tcp://{self._address if is_hub else _reached_at(self._address)}:*"
+        return f"tcp://{self._address if is_hub else reached_at(self._address)}:*"
 
     def _common(self, hub: str) -> dict[str, Any]:
-        here = _reached_at(self._address)
+        here = reached_at(self._address)
         is_bound = not hub.endswith(":*")
         return {
             "hub": seen_from(hub, here) if is_bound else hub,
@@ -134,6 +158,19 @@ class LanRun(LocalRun):
             "is_on_network": True,
             "keys": asdict(self._members) if self._members else None,
         }
+
+    def _start_hub(self) -> None:
+        hub = self._plan["hub"]
+        self._passes[hub] = _new_pass()
+        self._recorder.ownership = Ownership(self._assigned, hub, self._passes)
+        super()._start_hub()
+
+    def _pass_of(self, process: str) -> dict[str, Any]:
+        """By what server and recorder know a process: nobody else knows it, so nobody else can speak in its name."""
+        if process == self._plan["hub"]:
+            actors = [(actor, self._passes[one]) for one, actors in self._assigned.items() for actor in actors]
+            return {"passes": dict(actors), "own_pass": self._passes[process]}
+        return {"own_pass": self._passes[process]}
 
     def _start(self, host: Host, processes: Any, hub: str) -> None:
         if not isinstance(host, RemoteHost):
@@ -145,13 +182,15 @@ class LanRun(LocalRun):
             "recorder": self._recorder.endpoint,
             "started_ns": host.on_its_clock(self._started_ns),
         }
-        orders = [{"process": process, "actors": actors} for process, actors in processes.items()]
+        orders = [
+            {"process": process, "actors": actors} | self._pass_of(process) for process, actors in processes.items()
+        ]
         host.say("start", assignments=orders, common=common)
 
     # who joins
 
     def _gather(self) -> None:
-        self._progress.announce(self._invitation())
+        self._invite()
         welcome = {"order": self._order(), "processes": len(self._assigned)}
         admission = Admission(self._reception, self._plan["has"], welcome, self._tell)
         deadline_s = time.monotonic() + self._lan.await_s
@@ -176,14 +215,27 @@ class LanRun(LocalRun):
     def _order(self) -> dict[str, Any]:
         return super()._order() | {"tells_what_it_has": True}
 
-    def _invitation(self) -> str:
-        address, found = self._address, self._reception.socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        port = found.rsplit(":", 1)[1]
-        addresses = tuple(f"{one}:{port}" for one in (_all_addresses() if address == ANY else [address]))
+    def _invite(self) -> None:
+        """Start the hosts, or say how somebody else can."""
+        addresses = found_at(self._reception.socket.getsockopt_string(zmq.LAST_ENDPOINT))
         keys = (self._own.public, self._joining.secret) if self._own and self._joining else (b"", b"")
+        token = Token(addresses, self._run_id, *keys)
+        if self._lan.starter is not None:
+            self._progress.say(self._lan.starter.start(token))
+            return
         count = f"{self._lan.hosts} machine{'s' if self._lan.hosts > 1 else ''}"
         plain = "" if self._lan.is_secure else " (without keys: whoever reaches this machine can take part)"
-        return f"waiting for {count}{plain}; on each: pflsim host --join {Token(addresses, self._run_id, *keys)}"
+        if self._lan.token_file is None:
+            self._progress.announce(f"waiting for {count}{plain}; on each: pflsim host --join {token}")
+            return
+        _write_privately(self._lan.token_file, f"{token}\n")
+        self._at_the_end.callback(self._lan.token_file.unlink, missing_ok=True)
+        self._progress.say(f"waiting for {count}{plain}; the token is in {self._lan.token_file}")
+
+    def _tend(self) -> None:
+        """See to the hosts that were started: what they say, and whether one has ended before it had joined."""
+        if self._lan.starter is not None:
+            self._lan.starter.tend([host.name for host in self._reception.hosts if host.is_ready], self._progress.say)
 
     def _share(self, ready: Sequence[RemoteHost]) -> None:
         """Decide who runs which clients: both in their order, so that each host has neighbouring ones."""
@@ -200,6 +252,7 @@ class LanRun(LocalRun):
         for name, count in shares(offers, sizes, client_bytes).items():
             mine, rest = dict(rest[:count]), rest[count:]
             self._hosts[name] = hosts[name], mine
+            hosts[name].processes = tuple(mine)
             clients = sum(len(actors) for actors in mine.values())
             which = f", {' to '.join(sorted({min(mine), max(mine)}))}" if mine else ""
             self._tell(name, "placed", f"takes {clients} client{'' if clients == 1 else 's'}{which}")
@@ -211,6 +264,8 @@ class LanRun(LocalRun):
         self._reception.end(status)
         for words in self._gate.close():
             self._tell("launcher", "refused", words)
+        if self._lan.starter is not None:
+            self._lan.starter.end(self._progress.say)
 
     def _add_facts(self, facts: dict[str, Any]) -> None:
         others = [host for host, _ in self._hosts.values() if isinstance(host, RemoteHost)]
@@ -218,33 +273,16 @@ class LanRun(LocalRun):
         facts["hosts"] = {name: sum(map(len, processes.values())) for name, (_, processes) in self._hosts.items()}
 
 
-def _address(listen: str) -> tuple[str, int]:
-    """The address and port to listen at. Raises DescriptionError."""
-    expected = "must be tcp://ADDRESS:PORT, such as tcp://0.0.0.0:5555 (all addresses of this machine)"
-    address, _, port = listen.removeprefix("tcp://").rpartition(":")
+def _new_pass() -> bytes:
+    return b"p" + secrets.token_bytes(16)  # a routing id must not begin with a zero
+
+
+def _write_privately(file: Path, text: str) -> None:
+    """A file that nobody else may read, there as a whole or not at all. Raises DescriptionError."""
     try:
-        sockets.inet_aton(address)
-        if not listen.startswith("tcp://") or not 0 <= int(port) < 1 << 16:
-            raise ValueError
-    except (OSError, ValueError) as problem:
-        raise DescriptionError("--listen", listen, expected) from problem
-    return address, int(port)
-
-
-def _all_addresses() -> list[str]:
-    """Where other machines may find this one; where there is no network, this machine itself can."""
-    first = ""
-    with sockets.socket(sockets.AF_INET, sockets.SOCK_DGRAM) as way, suppress(OSError):
-        way.connect(("192.0.2.1", 9))  # sends nothing; the address towards everybody else is the likeliest
-        first = way.getsockname()[0]
-    found = [
-        one.address
-        for addresses in psutil.net_if_addrs().values()
-        for one in addresses
-        if one.family == sockets.AF_INET and not one.address.startswith("127.")
-    ]
-    return sorted(set(found), key=lambda one: (one != first, one)) or ["127.0.0.1"]
-
-
-def _reached_at(address: str) -> str:
-    return _all_addresses()[0] if address == ANY else address
+        with replaced(file) as unfinished:
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as opened:
+                opened.write(text)
+    except OSError as problem:
+        raise DescriptionError("--token-file", str(file), f"cannot be written: {problem.strerror}") from problem

@@ -20,6 +20,7 @@ from launch.host import Host, LocalHost
 from launch.interrupts import interrupted_once, uninterrupted
 from launch.limits import require_what_it_takes
 from launch.own_code import keep_own_code
+from launch.parting import Parting, facts_of_loss, warning_of_loss
 from launch.placement import assignments, start_method
 from launch.private_folder import PrivateFolder
 from launch.progress import Progress
@@ -125,6 +126,9 @@ class LocalRun:
         last(self._host.end)
         self._open_log()
         self._supervision = Supervision(self._host, self._recorder, run.patience_s, others)
+        if run.on_loss == "continue":
+            self._supervision.parting = Parting(context, f"ipc://{self._private.path}/losses", self._recorder)
+            self._supervision.parting.expect(self._assigned)
         self._is_open = True
 
     def _take_folder(self) -> None:
@@ -159,14 +163,7 @@ class LocalRun:
 
     def _order(self) -> dict[str, Any]:
         """What every host builds."""
-        return {
-            "tables": self.description.as_tables(),
-            "at": self.description.algorithm.at,
-            "later": [(table.model_dump(), table.at) for table in self._later],
-            "run_id": self._run_id,
-            "start": start_method(self.description),
-            "tells_what_it_has": False,
-        }
+        return order_to_build(self.description, self._later, self._run_id) | {"tells_what_it_has": False}
 
     def _build(self) -> None:
         self._host.say("build", **self._order())
@@ -209,9 +206,20 @@ class LocalRun:
     def _start(self, host: Host, processes: Mapping[str, tuple[str, ...]], hub: str) -> None:
         orders = [
             {"process": process, "actors": actors, "place": self._place(process)}
+            | self._heeds(process)
+            | self._pass_of(process)
             for process, actors in processes.items()
         ]
         host.say("start", assignments=orders, common=self._common(hub), logs=str(self._logs))
+
+    def _heeds(self, process: str) -> dict[str, str]:
+        """Where the server hears who is lost, if the run goes on without them."""
+        parting = self._supervision.parting
+        return {"losses": parting.endpoint} if parting is not None and process == self._plan["hub"] else {}
+
+    def _pass_of(self, process: str) -> dict[str, Any]:
+        """By what the server knows a process, where others could speak in its name."""
+        return {}
 
     def _common(self, hub: str) -> dict[str, Any]:
         """What all processes of this machine are told."""
@@ -233,7 +241,7 @@ class LocalRun:
             if not self._is_open:
                 return
             if status == "done":
-                self._recorder.await_goodbyes(self._processes, GOODBYE_S)
+                self._recorder.await_goodbyes(self._supervision.awaited, GOODBYE_S)
             self._end_hosts(status)
             self._progress.close()
             self._recorder.take()
@@ -267,6 +275,8 @@ class LocalRun:
     def _write_summary(self, status: str) -> None:
         facts = facts_of_run(status, self._plan, self._recorder, self._supervision, self._started_s)
         facts["memory"]["processes"] = len(self._processes) + 1
+        lost, clients = self._recorder.lost, self.description.run.clients
+        facts |= facts_of_loss(lost) | {"warnings": [*facts["warnings"], *warning_of_loss(lost, clients)]}
         self._add_facts(facts)
         with Reader(self.directory / "record.db") as reader:
             if self._plan["watts"]:
@@ -284,6 +294,18 @@ class LocalRun:
         spent = energies(history, self._plan["watts"], away)
         self._recorder.write([("energy", *one) for one in spent])
         return summed(spent)
+
+
+def order_to_build(description: Description, later: Sequence[Algorithm], run_id: bytes) -> dict[str, Any]:
+    """What a host is told that is to build what a description stands for, and to say what it has."""
+    return {
+        "tables": description.as_tables(),
+        "at": description.algorithm.at,
+        "later": [(table.model_dump(), table.at) for table in later],
+        "run_id": run_id,
+        "start": start_method(description),
+        "tells_what_it_has": True,
+    }
 
 
 class Shown(str):

@@ -23,10 +23,13 @@ def new_method(name: str, folder: Path) -> None:
     for path in files.values():
         if path.exists():
             raise DescriptionError("NAME", name, f"{path} is there already; choose another name or folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    for template, path in files.items():
-        text = (TEMPLATES / template).read_text(encoding="utf-8")
-        path.write_text(text.replace("my_method", stem).replace("MyMethod", title), encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for template, path in files.items():
+            text = (TEMPLATES / template).read_text(encoding="utf-8")
+            path.write_text(text.replace("my_method", stem).replace("MyMethod", title), encoding="utf-8")
+    except OSError as problem:
+        raise DescriptionError("--folder", str(folder), f"cannot be written to: {problem.strerror}") from problem
     method, description = files.values()
     print(f"wrote {method} and {description}; then:")
     print(f"    pflsim check-method {method}:{title}")
@@ -35,13 +38,13 @@ def new_method(name: str, folder: Path) -> None:
 
 def check_method(name: str, settings: Sequence[str]) -> bool:
     """Print every rule of a method and whether the method `name` keeps it; True if it keeps them all."""
-    method = _built(name, settings)
+    method, tried = _built(name, settings)
     from pflsim.conformance.checks import CHECKS, broken
     from pflsim.conformance.peer_checks import PEER_CHECKS
     from pflsim.method import is_for_peers
 
     kept = True
-    for rule, complaint in broken(method, PEER_CHECKS if is_for_peers(method) else CHECKS):
+    for rule, complaint in broken(method, tried, PEER_CHECKS if is_for_peers(method) else CHECKS):
         print(f"{'BROKEN ' if complaint else 'kept   '}  {rule}", flush=True)
         kept &= not complaint
         if complaint:
@@ -49,13 +52,21 @@ def check_method(name: str, settings: Sequence[str]) -> bool:
     return kept
 
 
-def _built(name: str, settings: Sequence[str]) -> Any:
+def _built(name: str, settings: Sequence[str]) -> tuple[Any, Any]:
+    """The method, as it is and guarded."""
     from pflsim import catalogue
     from pflsim.method import misfits, missing
+    from pflsim.own_method import guarded
 
     found, given = catalogue.find("algorithms", name, "METHOD"), dict[str, Any]()
     for assignment in settings:
         given = override(given, assignment.removeprefix("algorithm."))
-    if lacks := missing(found) or misfits(found):
-        raise DescriptionError("METHOD", name, f"lacks {', '.join(lacks)}: pflsim/method.py tells what it must have")
-    return catalogue.made(found, "METHOD", name, object, **catalogue.validated(found, given, "algorithm"))
+    lacks = missing(found)
+    if lacks or not isinstance(found, type):
+        told = f"lacks {', '.join(lacks)}" if lacks else "is no class"
+        raise DescriptionError("METHOD", name, f"{told}: pflsim/method.py tells what a method must have")
+    if wrong := misfits(found):
+        raise DescriptionError("METHOD", name, f"{'; '.join(wrong)}: see pflsim/method.py")
+    given = catalogue.validated(found, given, "algorithm")
+    own, tried = (catalogue.made(one, "METHOD", name, object, **given) for one in (found, guarded(found, name)))
+    return own, tried

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 # What an `events` fact says when a client comes or goes; other events do not change who is alive.
-JOINED, DIED, RESTARTED = "joined", "died", "restarted"
+JOINED, DIED, LOST, RESTARTED = "joined", "died", "lost", "restarted"
 
 _LINES_PER_RUN = 10
 _LONGEST_SILENCE_S = 10.0
@@ -94,7 +94,7 @@ class State:
     def _take_event(self, actor: str, what: str) -> None:
         if what == JOINED:
             self.joined.add(actor)
-        elif what == DIED:
+        elif what in (DIED, LOST):
             self.dead.add(actor)
         elif what == RESTARTED:
             self.dead.discard(actor)

@@ -12,10 +12,12 @@ import zmq
 from launch.control import BEAT_S, LOST_S, MOST_BYTES, packed, said_by_host, versions
 from launch.shares import Capacity
 from nodes.curve import Keys
-from nodes.gate import Gate
+from nodes.gate import MOST_TOLD, Gate
 from pflsim.timing.clock import NANOSECONDS, host_nanoseconds
 
 LONGEST_NAME = 64
+MOST_AT_ONCE = 4096
+"""So many messages are taken in one go, so that nobody who floods the launcher can keep it from its work."""
 FAREWELL_S = 3.0
 """For so long hosts may take to end what runs there."""
 
@@ -28,6 +30,7 @@ class RemoteHost:
     def __init__(self, name: str, route: bytes, socket: "zmq.Socket[bytes]", offers: Capacity) -> None:
         self.name, self.offers = name, offers
         self.is_ready = self.has_gone = False
+        self.processes: tuple[str, ...] = ()
         self.heard_s = time.monotonic()
         self.logs = ""
         """Where it keeps the logs of its processes."""
@@ -93,11 +96,13 @@ class Reception:
         self._names: set[str] = set()
         self._turned_away: set[bytes] = set()
         """The routes of hosts that cannot take part; whatever they say after that is of no interest."""
-        self._beaten_s = 0.0
+        self._beaten_s, self._dropped = 0.0, 0
         self.strangers: SimpleQueue[str] = SimpleQueue()
         """Whom the gate has refused, in words that were not told yet."""
         self.on_refused: Callable[[str], None] = lambda words: None
         """Called with who was refused, or what was dropped, and why."""
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called whenever somebody asks for news."""
 
     @property
     def hosts(self) -> list[RemoteHost]:
@@ -107,12 +112,15 @@ class Reception:
     def news(self) -> list[tuple[RemoteHost, dict[str, Any]]]:
         """What hosts have said by now, and who is lost; tells all of them that the launcher is there."""
         said: list[tuple[RemoteHost, dict[str, Any]]] = []
-        while self.socket.poll(0):
+        self.meanwhile()
+        for _ in range(MOST_AT_ONCE):
+            if not self.socket.poll(0):
+                break
             route, *frames = self.socket.recv_multipart()
             try:
                 one = self._take(route, said_by_host(frames))
             except ValueError as flaw:
-                self.on_refused(f"dropped {sum(map(len, frames))} bytes: {flaw}")
+                self._drop(frames, flaw)
                 continue
             said += [one] if one else []
         while not self.strangers.empty():
@@ -147,6 +155,13 @@ class Reception:
                     if said_by_host(frames)["what"] == "gone":
                         self._hosts.pop(route, None)
 
+    def _drop(self, frames: list[bytes], flaw: ValueError) -> None:
+        """Count what no host says; a flood of it is told in short."""
+        self._dropped += 1
+        if self._dropped <= MOST_TOLD or self._dropped.bit_count() == 1:
+            so_far = f" ({self._dropped} so far)" if self._dropped > MOST_TOLD else ""
+            self.on_refused(f"dropped {sum(map(len, frames))} bytes: {flaw}{so_far}")
+
     def _take(self, route: bytes, said: dict[str, Any]) -> tuple[RemoteHost, dict[str, Any]] | None:
         host = self._hosts.get(route)
         if host is None:
@@ -155,6 +170,8 @@ class Reception:
         if said["what"] == "beat":
             host.take_beat(said)
             return None
+        if said["what"] == "ended" and said["process"] not in host.processes:
+            raise ValueError(f"{host.name} says that {said['process']!r:.40} has ended, which does not run there")
         host.remember(said)
         return host, said
 
@@ -184,6 +201,8 @@ class Reception:
             theirs = said["versions"].get(what)
             if theirs != mine:
                 return f"it has {what} {theirs!s:.80}, the launcher has {mine}"
+        if said["clients"] is not None and said["clients"] < 1:
+            return f"it wants to take {said['clients']} clients"
         if len(self._hosts) >= self._most:
             return f"all {self._most} hosts of this run have joined already"
         return ""

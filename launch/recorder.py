@@ -11,6 +11,7 @@ from typing import Any
 import msgpack
 import zmq
 
+from launch.ownership import Ownership
 from launch.peer_rounds import PeerRounds
 from launch.progress import Progress
 from nodes.standstill import CHECKPOINT, UNDER_WAY, Standstill
@@ -18,6 +19,8 @@ from pflsim.errors import RunFailed
 from pflsim.record.database import Reader, Record
 from pflsim.record.tables import flaw_of
 
+MOST_AT_ONCE = 4096
+"""So many batches are taken in one go, so that nobody who floods the recorder can keep the launcher from its work."""
 MOST_SAID = 5
 """So many rejected uploads are told one by one."""
 
@@ -52,9 +55,13 @@ class Recorder:
         """What the server says at the end of a run."""
         self.died: dict[str, str] = {}
         """Of what, by the process that could still tell."""
+        self.lost: dict[str, str] = {}
+        """Who has left the run, which goes on without them, and why."""
         self.rejected = 0
         """Uploads that were not finite."""
         self.setup_s = 0.0
+        self.ownership: Ownership | None = None
+        """Who may tell what, where processes of other machines do; on one machine all of them are ours."""
         self.ahead_s: dict[str, float] = {}
         """By process on another machine: how far its clock is ahead of this one's."""
 
@@ -92,7 +99,9 @@ class Recorder:
         facts: list[Fact] = []
         bound: list[str] = []
         models: list[Fact] = []
-        while self.socket.poll(0):
+        for _ in range(MOST_AT_ONCE):
+            if not self.socket.poll(0):
+                break
             frames = self.socket.recv_multipart()
             try:
                 process, batch = self._read(frames)
@@ -102,6 +111,9 @@ class Recorder:
             if batch is None:
                 self.said_goodbye.add(process)
             for told in map(tuple, batch or ()):
+                if self.ownership is not None and (why := self.ownership.flaw_of(process, told)):
+                    facts.append(_dropped(why, 0))
+                    continue
                 for fact in self._standstill.sorted(process, self._on_this_clock(process, told)):
                     if fact[:1] == ("bound",):
                         bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
@@ -153,6 +165,8 @@ class Recorder:
             process, batch = msgpack.unpackb(b"".join(frames))
         except (ValueError, TypeError, msgpack.UnpackException) as problem:
             raise ValueError(f"it cannot be read ({problem or type(problem).__name__})") from problem
+        if self.ownership is not None:
+            process = self.ownership.process_of(process)
         if not isinstance(process, str) or process not in self._expected:
             raise ValueError(f"no process is called {process!r:.40}")
         if batch is not None and not (isinstance(batch, list) and all(map(_names_a_table, batch))):
@@ -191,6 +205,9 @@ class Recorder:
         if what == "finished":
             self.finished = _read_json(detail)
             self.on_finished()
+        elif what == "lost":
+            self.lost[actor] = detail
+            self._progress.say(f"{actor} is lost: {detail}; the run goes on without it")
         elif what == "died":
             self.died[actor] = detail
         elif what == "began":

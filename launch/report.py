@@ -60,8 +60,13 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
     finally:
         for one in runs:
             one.run.reader.close()
-    with replaced(target) as unfinished:
-        unfinished.write_text(html, encoding="utf-8")
+    try:
+        with replaced(target) as unfinished:
+            unfinished.write_text(html, encoding="utf-8")
+    except OSError as problem:
+        if out is None:
+            raise
+        raise DescriptionError("--out", str(out), f"cannot be written: {problem.strerror}") from problem
     return target
 
 

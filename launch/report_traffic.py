@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from launch.cost import sentences
-from launch.finished import DONE, FinishedRun
+from launch.finished import FinishedRun
 from pflsim.record.cost import Cost, Flow, cost_of
 from pflsim.record.database import Reader
 from pflsim.record.durations import duration
@@ -28,7 +28,7 @@ def communication(run: FinishedRun) -> Iterator[Section]:
     parts: list[Part] = [_flow_table("By kind", "kind", [*cost.kinds, cost.total])]
     if len(cost.fates) > 1:
         parts.append(_fates(cost))
-    parts.append(Lines([_capital(line) for line in sentences(cost, is_done=run.ended == DONE)]))
+    parts.append(Lines([_capital(line) for line in sentences(cost, is_done=run.is_whole)]))
     over_rounds = traffic.over_rounds(cost.rounds, _kinds(run.reader))
     parts += [over_rounds] if over_rounds and _varies(cost) else []
     sent, received = _ends(cost)

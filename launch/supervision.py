@@ -8,6 +8,7 @@ import zmq
 
 from launch.host import Host, LocalHost, how_it_ended
 from launch.memory import Memory
+from launch.parting import Parting
 from launch.progress import Progress
 from launch.reception import Reception
 from launch.recorder import Recorder
@@ -27,6 +28,8 @@ class Supervision:
         self._host, self._recorder, self._patience_s, self._others = host, recorder, patience_s, others
         self._processes: frozenset[str] = frozenset()
         self._hub = ""
+        self.parting: Parting | None = None
+        """Lets the run go on without who is lost; else that ends it."""
         self._running: dict[str, int] = {}
         self._ended: set[str] = set()
         self.memory = Memory()
@@ -38,6 +41,11 @@ class Supervision:
         self._processes, self._hub = frozenset(processes), processes[0]
 
     @property
+    def awaited(self) -> frozenset[str]:
+        """The processes whose end is waited for: all but those of who is lost."""
+        return self._processes - self.parting.processes if self.parting is not None else self._processes
+
+    @property
     def pids(self) -> list[int]:
         """Of all processes that run now on this machine, the host's excepted."""
         return list(self._running.values())
@@ -46,7 +54,7 @@ class Supervision:
         """Return when the run is finished and all its processes have ended. Raises RunFailed for any other end."""
         poller = self._poller()
         last_news_s = time.monotonic()
-        while not self._processes <= self._ended:
+        while not self.awaited <= self._ended:
             ready = dict(poller.poll(POLL_MS))
             news: list[tuple[Host, dict[str, Any]]] = [*self._others.news()] if self._others else []
             if self._host.channel.fileno() in ready:
@@ -86,6 +94,9 @@ class Supervision:
             self._ended.add(process)
             self.processor_s += said["processor_s"]
             self._judge_end(host, process, said["code"])
+        elif self.parting is not None and said["what"] in ("lost", "leaving"):
+            self._ended |= set(host.processes)
+            self.parting.tell(host.processes, f"{host.name}: {said['reason']}")
         elif said["what"] in ("failed", "lost", "leaving"):
             raise RunFailed(host.name, said["reason"])
 
@@ -93,6 +104,10 @@ class Supervision:
         """Whoever ends must have said goodbye, and the server must have finished the run: no code proves that."""
         if code >= 0:  # who was killed says no more
             self._recorder.await_goodbyes({process}, LAST_NEWS_S)
+        if self.parting is not None and process != self._hub and (code < 0 or process in self.parting.processes):
+            if code < 0:
+                self.parting.tell([process], how_it_ended(code) + ("" if host.is_here else f" on {host.name}"))
+            return
         if code != 0:
             self._fail(host, process, how_it_ended(code))
         if process not in self._recorder.said_goodbye:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launch.finished import DONE, FinishedRun
+from launch.finished import FinishedRun
 from launch.local import LocalRun
 from launch.progress import Progress
 from launch.screen import fitted
@@ -35,7 +35,7 @@ def verify_record(directory: Path) -> bool:
 def checked(run: FinishedRun) -> list[Check]:
     """The invariants of a record."""
     with run.reader:
-        return checks(Facts(run.reader, run.history, run.links, run.is_virtual, run.ended == DONE))
+        return checks(Facts(run.reader, run.history, run.links, run.is_virtual, run.is_whole))
 
 
 def told(check: Check) -> list[str]:

@@ -4,9 +4,9 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -33,6 +33,8 @@ MARKS = {COMPUTING: ("■", "blue"), SENDING: ("▲", "yellow"), WAITING: ("·",
          DEAD: ("✗", "bold red")}  # fmt: skip
 _ON_FIRST_LINE = 4
 """So many of the facts."""
+_LARGEST = 5
+"""So many processes are named with their memory."""
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -45,8 +47,10 @@ class Watched:
     now: Snapshot
     bytes_per_s: float = 0.0
     """Payload, by the host's clock, since the last look."""
-    memory_bytes: int = 0
-    processes: int = 0
+    memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Of each of its processes on this machine, by the name of its log."""
+    memory_course: Sequence[int] = ()
+    """All of them together since this view began, every `MEMORY_EVERY_S` seconds."""
 
     @property
     def remaining_s(self) -> float | None:
@@ -80,7 +84,8 @@ class Watcher:
         run = self._run.description.run
         self._rounds = min(run.rounds, run.stop.rounds or run.rounds)
         self._seen: tuple[float, int] | None = None
-        self._memory = (-MEMORY_EVERY_S, 0, 0)
+        self._memory: tuple[float, dict[str, int]] = (-MEMORY_EVERY_S, {})
+        self._course: list[int] = []
         self._alive_s = clock()
         self.pause_s, self.is_over = EVERY_S, False
 
@@ -96,33 +101,36 @@ class Watcher:
             found.bytes_per_s = (total - self._seen[1]) / (began_s - self._seen[0])
         self._seen = began_s, total
         if not now.ended:
-            found.memory_bytes, found.processes = self._weigh(began_s)
-        self.is_over = bool(now.ended) or (not found.processes and began_s - self._alive_s > GONE_S)
+            found.memory_bytes, found.memory_course = self._weigh(began_s), self._course
+        self.is_over = bool(now.ended) or (not found.memory_bytes and began_s - self._alive_s > GONE_S)
         return found
 
-    def _weigh(self, now_s: float) -> tuple[int, int]:
-        """The memory of the run's processes, and how many there are; now and then, as asking costs time."""
+    def _weigh(self, now_s: float) -> dict[str, int]:
+        """The memory of each of the run's processes; asked now and then, as that costs time."""
         if now_s - self._memory[0] >= MEMORY_EVERY_S:
-            pids = pids_of(self._directory)
-            self._memory = now_s, sum(map(pss_bytes, pids)), len(pids)
-            self._alive_s = now_s if pids else self._alive_s
-        return self._memory[1:]
+            weights = {name: pss_bytes(pid) for pid, name in processes_of(self._directory).items()}
+            self._memory = now_s, weights
+            if weights:
+                self._alive_s = now_s
+                self._course.append(sum(weights.values()))
+        return self._memory[1]
 
 
 def _opened(directory: Path) -> FinishedRun:
     """The run in `directory`, as soon as it has said what it runs; DescriptionError if it never will."""
-    while not (directory / "run.toml").exists() and pids_of(directory):
+    while not (directory / "run.toml").exists() and processes_of(directory):
         time.sleep(EVERY_S)
     return FinishedRun(directory)
 
 
-def pids_of(directory: Path) -> list[int]:
-    """The processes that print into the logs of a run; none where the kernel does not tell that."""
-    logs, found = f"{directory.resolve() / 'logs'}{os.sep}", []
+def processes_of(directory: Path) -> dict[int, str]:
+    """The processes that print into the logs of a run, and these logs' names; none where the kernel does not tell."""
+    logs, found = directory.resolve() / "logs", {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if str((entry / "fd" / "1").readlink()).startswith(logs):
-                found.append(int(entry.name))
+            printed = (entry / "fd" / "1").readlink()
+            if printed.parent == logs:
+                found[int(entry.name)] = printed.stem
     return found
 
 
@@ -144,6 +152,8 @@ def view(watched: Watched, width: int, height: int) -> Group:
         rows.append(Text("  ".join(facts[_ON_FIRST_LINE:])))
     if len(now.accuracies) > 1:
         rows.append(Text.assemble("accuracy over rounds ", (_spark(now.accuracies, width - 22), "green")))
+    if watched.memory_course:
+        rows.append(_memory(watched, width))
     rows.append(_counted(now))
     room = max(1, height - len(rows) - 4)
     rows += _clients(now, width, room)
@@ -165,8 +175,8 @@ def _facts(watched: Watched) -> list[str]:
     said.append(" ".join(sent) or "nothing sent")
     if not now.ended:
         said.append(f"{size(watched.bytes_per_s)}/s")
-    if watched.processes:
-        said.append(f"memory {size(watched.memory_bytes)} in {watched.processes} processes")
+    if watched.memory_bytes:
+        said.append(f"memory {size(sum(watched.memory_bytes.values()))} in {len(watched.memory_bytes)} processes")
     if now.rejected:
         said.append(f"{now.rejected} uploads rejected")
     return said
@@ -186,11 +196,19 @@ def _bar(done: int, of: int, width: int) -> list[tuple[str, str]]:
     return [("━" * filled, "green"), ("━" * (width - filled), "bright_black")]
 
 
-def _spark(values: Sequence[float], width: int) -> str:
-    """The course of some numbers in one line of text, from the least to the largest of them."""
+def _memory(watched: Watched, width: int) -> Text:
+    """Its course in a third of the line, from nothing to the most, and the largest processes."""
+    largest = sorted(watched.memory_bytes.items(), key=lambda one: -one[1])[:_LARGEST]
+    course = _spark(watched.memory_course, width // 3, low=0)
+    names = ", ".join(f"{name} {size(count)}" for name, count in largest)
+    return Text.assemble("memory over time ", (course, "cyan"), f"  most: {names}" if names else "")
+
+
+def _spark(values: Sequence[float], width: int, low: float | None = None) -> str:
+    """The course of some numbers in one line of text, from `low`, or the least of them, to the largest."""
     step = -(-len(values) // max(1, width))
     shown = values[::-1][::step][::-1]
-    low, high = min(shown), max(shown)
+    low, high = min(shown) if low is None else low, max(shown)
     return "".join(_BARS[int((value - low) / (high - low or 1.0) * (len(_BARS) - 1))] for value in shown)
 
 

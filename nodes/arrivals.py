@@ -1,6 +1,6 @@
 """Without rounds: so many clients are at work at any time, and what arrives is folded in as it comes."""
 
-from nodes.dispatch import ServerState, Tally, aggregate, cancel, close_round, hand_out, take_in, tell
+from nodes.dispatch import ServerState, Tally, aggregate, cancel, close_round, hand_out, remaining, take_in, tell
 from nodes.rounds import await_somebody
 from nodes.stopping import limit_reached, require_progress, stops_ns
 from pflsim.errors import RunFailed, few
@@ -44,7 +44,7 @@ def _next(port: Port, study: Study, state: ServerState, tally: Tally) -> Message
         moments += [work.given_ns + schedule.timeout_ns for work in state.outstanding.values()]
     if len(state.outstanding) < schedule.concurrency and not study.presence.is_certain:
         now = Moment(port.now_ns, state.round)
-        idle = [client for client in range(len(study.names)) if client not in state.outstanding]
+        idle = [client for client in remaining(port, study) if client not in state.outstanding]
         names = [study.names[client] for client in schedule.may_work(idle, tally.answers)]
         moments += [moment_ns for name in names if (moment_ns := study.presence.askable_ns(name, now)) is not None]
     return port.recv_within(max(0, min(moments) - port.now_ns), "data") if moments else port.recv("data")

@@ -10,6 +10,8 @@ import zmq
 HANDSHAKE_MS = 10_000
 """Who connects must have shown a key of the run by then, or is cut off."""
 BACKLOG = 128
+MOST_WAITING = 1000
+"""So many messages of one connection wait to be taken; who sends more has to wait, and its memory is its own."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ def limit(socket: zmq.Socket[bytes], most_bytes: int) -> None:
     socket.maxmsgsize = most_bytes
     socket.handshake_ivl = HANDSHAKE_MS
     socket.backlog = BACKLOG
+    socket.rcvhwm = MOST_WAITING
 
 
 def lock(socket: zmq.Socket[bytes], own: Keys, domain: bytes) -> None:

@@ -5,9 +5,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from nodes.coding import Told, has_come_down, sent_down, take_up
+from pflsim.errors import RunFailed
 from pflsim.federation import Answer, Round, Tensors
 from pflsim.messages.port import Port
-from pflsim.messages.wire import GONE, LOSS, WORK, Message
+from pflsim.messages.wire import GONE, LOSS, LOST, WORK, Message
 from pflsim.record.classes import AGE
 from pflsim.schedules.sync import Sync
 from pflsim.study import Study
@@ -63,13 +64,21 @@ class Tally:
     gone: int = 0
 
 
+def remaining(port: Port, study: Study) -> list[int]:
+    """The clients that have not left the run, ascending. Raises RunFailed if nobody has stayed."""
+    left = [client for client, name in enumerate(study.names) if name not in port.lost]
+    if not left:
+        raise RunFailed(port.name, f"nobody is left: all {len(study.names)} clients are lost")
+    return left
+
+
 def reachable(port: Port, study: Study, state: ServerState) -> list[int]:
     """The clients that are there and have nothing to do, ascending."""
     now = Moment(port.now_ns, state.round)
     return [
         client
-        for client, name in enumerate(study.names)
-        if client not in state.outstanding and study.presence.can_be_asked(name, now)
+        for client in remaining(port, study)
+        if client not in state.outstanding and study.presence.can_be_asked(study.names[client], now)
     ]
 
 
@@ -102,9 +111,15 @@ def hand_out(
 
 
 def take_in(port: Port, study: Study, state: ServerState, message: Message, tally: Tally) -> Answer | None:
-    """What a client answered; None if it was away and its work is lost, if its upload is not finite, and for a LOSS."""
+    """What a client answered; None if it was away and its work is lost, if its upload is not finite, and for a LOSS.
+
+    Who has left the run answers nothing, either.
+    """
     client = study.number_of[message.sender]
     work = state.outstanding.get(client)
+    if message.kind == LOST:
+        state.outstanding.pop(client, None)
+        return None
     if work is None or work.work_id != message.work_id:
         tell(port, message.sender, "late", f"an answer of round {message.round} came after its work was cancelled")
         return None
@@ -119,12 +134,11 @@ def take_in(port: Port, study: Study, state: ServerState, message: Message, tall
         state.in_vain["gone"] += 1
         tell(port, message.sender, "gone", f"round {message.round}: {message.sender} was away, and its work is lost")
         return None
-    take_up(port.name, message, work.down)
-    if not _finite(message.tensors):
+    if why := _unfit(port, message, work):
         tally.rejected += 1
         state.in_vain["rejected"] += 1
         state.rejected.add(client)
-        tell(port, message.sender, "rejected", f"round {message.round}: the upload of {message.sender} is not finite")
+        tell(port, message.sender, "rejected", f"round {message.round}: the upload of {message.sender} {why}")
         return None
     if "loss" in message.facts:
         state.losses[client] = message.facts["loss"]
@@ -177,6 +191,17 @@ def close_round(port: Port, study: Study, state: ServerState, this: Round, tally
     port.recorder.tell("rounds", state.round, tally.began_ns, port.now_ns, host_seconds() - began_s, *counts)
     for name, value in study.measures(state.all, this).items():
         port.recorder.tell("measures", state.round, port.name, name, value)
+
+
+def _unfit(port: Port, message: Message, work: Outstanding) -> str:
+    """Make an upload whole; why it cannot be taken, if it cannot."""
+    try:
+        take_up(port.name, message, work.down)
+    except RunFailed as problem:
+        return f"cannot be read: {problem.reason}"
+    if message.round != work.round + 1:
+        return f"is of round {work.round + 1} and says {message.round}"
+    return "" if _finite(message.tensors) else "is not finite"
 
 
 def _finite(tensors: Tensors) -> bool:

@@ -14,13 +14,16 @@ EVERY_S = 0.25
 
 
 class FactSender:
-    """Collects facts and sends them together; one per process."""
+    """Collects facts and sends them together; one per process.
+
+    `process` is its name, or what the recorder knows it by where others could give that name.
+    """
 
     def __init__(
         self,
         context: zmq.Context[zmq.Socket[bytes]],
         endpoint: str,
-        process: str,
+        process: str | bytes,
         log: FactLog | None = None,
         keys: Keys | None = None,
     ) -> None:

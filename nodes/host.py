@@ -21,7 +21,9 @@ from nodes.channel import Channel
 from nodes.forking import hand_on_libraries, use_huge_pages
 from nodes.parent import die_with_parent
 from nodes.roster import roster, what_it_has
+from nodes.speed import speed_here
 from pflsim.errors import DescriptionError
+from pflsim.outside import blamed
 
 MANY = 100
 """From so many forks on it pays to ready the host's memory for them, which takes some 0.4 s."""
@@ -62,6 +64,8 @@ class Host:
         elif order["what"] == "start":
             common = order["common"] | {"logs": order["logs"]}
             self._start([one | common for one in order["assignments"]], order["logs"])
+        elif order["what"] == "time":
+            self._channel.say("timed", flops_per_second=speed_here(self._study))
 
     def _build(self, order: dict[str, Any]) -> None:
         self._order = order
@@ -75,10 +79,12 @@ class Host:
             gc.enable()
             gc.collect()
             gc.freeze()
-        except DescriptionError as problem:
-            self._channel.say("refused", key=problem.key, value=repr(problem.value), expected=problem.expected)
-        except BaseException:  # a model or a data set may try to end the process, too
-            self._channel.say("failed", reason=f"could not build the study\n{traceback.format_exc()}".rstrip())
+        except BaseException as problem:  # a model or a data set may try to end the process, too
+            wrong = problem if isinstance(problem, DescriptionError) else blamed(problem)
+            if wrong is None:
+                self._channel.say("failed", reason=f"could not build the study\n{traceback.format_exc()}".rstrip())
+            else:
+                self._channel.say("refused", key=wrong.key, value=repr(wrong.value), expected=wrong.expected)
         else:
             self._channel.say("built", plan=plan)
 

@@ -7,12 +7,14 @@ mailrooms of peers are bound ROUTERs that are also connected among each other, o
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import zmq
 from greenlet import GreenletExit, greenlet
 
 from nodes.facts import FactSender
+from nodes.losses import Losses
 from pflsim.errors import BadMessage, RunFailed
 from pflsim.messages.coordinator_port import CoordinatorPort
 from pflsim.messages.peer_port import PeerPort
@@ -23,6 +25,8 @@ from pflsim.timing.clock import host_seconds
 SLICE_S = 1.0
 COPY_BELOW_BYTES = 1 << 16
 MOST_PATIENCE_MS = 640
+MOST_TOLD = 1000
+"""Of what is dropped of one sender so many messages are told one by one, then those at which their number doubles."""
 
 
 class Mailroom:
@@ -62,6 +66,10 @@ class Mailroom:
         self._last_news_s = host_seconds()
         self._said: str | None = None
         self._is_among_peers = False
+        self.losses: Losses | None = None
+        """Who has left the run, if it goes on without them."""
+        self._dropped: Counter[bytes] = Counter()
+        """By from where it came: how many messages were dropped."""
         self._reporting: list[PeerPort] = []
         """Who tells an arbiter when nothing comes any more."""
         self._patience_ms = patience_ms
@@ -89,6 +97,10 @@ class Mailroom:
         self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, self._way_to(actor) or b"")
         self._socket.connect(endpoint)
 
+    def know(self, routes: Mapping[str, bytes]) -> None:
+        """These actors speak from there and from nowhere else, whatever others claim."""
+        self._routes |= routes
+
     def run(self) -> None:
         """Give the actors their turns until all have finished."""
         try:
@@ -100,6 +112,10 @@ class Mailroom:
                     self._receive()
         finally:
             self._is_over = True
+            for count in self._dropped.values():
+                if count > MOST_TOLD:
+                    told = f"{count} messages of one sender were dropped in all"
+                    self._facts.tell("dropped", "/".join(self._ports), "flood", told, 0, None, None, None)
             for port in self._ports.values():
                 port.tell_untaken()
 
@@ -107,6 +123,8 @@ class Mailroom:
 
     def post(self, to: str, frames: Sequence[Frame]) -> None:
         """Send `frames` to the actor `to`; never blocks."""
+        if self.losses is not None and to in self.losses.lost:
+            return
         if self._routed:
             route = self._way_to(to)
             if route is None:
@@ -116,6 +134,9 @@ class Mailroom:
             except zmq.ZMQError as problem:
                 if self._is_among_peers and problem.errno == zmq.EHOSTUNREACH:
                     return  # it has died; who died is for the launcher to say, not for whom it reaches next
+                if self.losses is not None and problem.errno == zmq.EHOSTUNREACH:
+                    self.losses.cannot_reach(to)
+                    return
                 raise RunFailed(to, f"cannot be reached ({problem})") from problem
         for frame in frames[:-1]:
             self._send_frame(frame, last=False)
@@ -179,7 +200,23 @@ class Mailroom:
             self._check.extend(self._until)
 
     def _comes_within(self, wait_ms: int) -> bool:
-        return bool(self._poller.poll(wait_ms))
+        """Whether a message comes within that time; who is lost meanwhile has left the run."""
+        if self.losses is None:
+            return bool(self._poller.poll(wait_ms))
+        has_come, lost = self.losses.await_mail(wait_ms)
+        for actor, reason in lost:
+            self._lose(self.losses, actor, reason)
+        return has_come
+
+    def _lose(self, losses: Losses, actor: str, reason: str) -> None:
+        if actor in losses.lost:
+            return
+        losses.lost.add(actor)
+        for port in self._ports.values():
+            port.lose(actor)
+            self._facts.tell("events", actor, "lost", reason, port.now_ns, host_seconds())
+        self._facts.flush()
+        self._check.extend(self._until)
 
     def _comes_before_reporting(self) -> bool:
         """Whether a message comes in time; else those who wait tell the arbiter so."""
@@ -216,19 +253,24 @@ class Mailroom:
             port = self._addressed(message, route)
             delivered = port.deliver(message, stamp, frame_sizes(frames))
         except BadMessage as problem:
-            self._drop(frames, problem)
+            self._drop(frames, route, problem)
             return
         if message.kind == LICENCE:
             self._own_patience_ms = self._patience_ms
         if delivered:
             self._check.append(message.to)
 
-    def _drop(self, frames: list[memoryview], problem: BadMessage) -> None:
+    def _drop(self, frames: list[memoryview], route: bytes, problem: BadMessage) -> None:
+        self._dropped[route] += 1
+        count = self._dropped[route]
+        if count > MOST_TOLD and count.bit_count() > 1:
+            return
+        so_far = f" ({count} from there so far)" if count > MOST_TOLD else ""
         total_bytes = sum(frame.nbytes for frame in frames)
         claimed = problem.message
         known = isinstance(claimed, Message) and claimed.sender in self._members
         source = (claimed.sender, claimed.channel, claimed.sequence) if known else (None, None, None)
-        self._facts.tell("dropped", "/".join(self._ports), "malformed", str(problem), total_bytes, *source)
+        self._facts.tell("dropped", "/".join(self._ports), "malformed", f"{problem}{so_far}", total_bytes, *source)
 
     def _addressed(self, message: Message, route: bytes) -> Port:
         if message.sender not in self._members:
@@ -236,6 +278,8 @@ class Mailroom:
         port = self._ports.get(message.to)
         if port is None:
             raise BadMessage(f"{message.to!r:.40} does not live here")
+        if self.losses is not None and message.sender in self.losses.lost:
+            raise BadMessage(f"{message.sender} has left the run")
         if self._routed:
             if message.kind in (JOIN, HELLO):
                 self._routes.setdefault(message.sender, route)
@@ -248,6 +292,9 @@ class Mailroom:
         self._facts.flush_if_due()
         if os.getppid() != self._parent:
             raise RunFailed("host", "has gone")
+        if self.losses is not None:
+            for actor in self.losses.unreached():
+                self._lose(self.losses, actor, "the connection to it has ended")
         waited_s = host_seconds() - self._last_news_s
         for name in self._until:
             port = self._ports[name]
@@ -255,7 +302,11 @@ class Mailroom:
                 continue
             waits_for = f"has waited {waited_s:.0f} s: {port.waits_for()}"
             if waited_s > self._patience_s:
-                raise RunFailed(name, waits_for)
+                if self.losses is None:
+                    raise RunFailed(name, waits_for)
+                for actor in port.silent():
+                    self._lose(self.losses, actor, f"{name} {waits_for}")
+                continue
             if waited_s >= 5 and self._said != port.waits_for():
                 self._said = port.waits_for()
                 self._facts.tell("events", name, "waiting", waits_for, port.now_ns, host_seconds())

@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import zmq
@@ -13,13 +13,16 @@ import zmq
 from nodes.curve import Keys, show
 from nodes.facts import FactSender
 from nodes.gate import Gate
+from nodes.inspection import Inspection
 from nodes.keeping import Keeper, Silent
+from nodes.losses import Losses
 from nodes.mailroom import Mailroom
 from nodes.programs import STATES, port_of, program_of
 from nodes.standstill import ActorsRecorder, Standstill
-from pflsim.errors import RunFailed
+from pflsim.errors import PflsimError
 from pflsim.log import FactLog, log_file, open_log
 from pflsim.messages.port import Recorder
+from pflsim.outside import told
 from pflsim.study import Study
 from pflsim.timing.clock import clock_maker, host_seconds
 
@@ -52,6 +55,17 @@ class Assignment:
     """The round after whose checkpoint the run goes on; 0 for one that begins."""
     keys: Keys | None = None
     """What all processes of the run show each other there; None for a run that wants no keys."""
+    passes: Mapping[str, bytes] = field(default_factory=dict)
+    """For a server on a network: by client, from where it will speak; without, from where it says that it joins."""
+    own_pass: bytes = b""
+    """For a process on a network: by what the recorder knows it, and the server one of clients, and nobody else."""
+    losses: str = ""
+    """Where the launcher says who is lost, for a server that goes on without them; else nothing."""
+
+    @property
+    def teller(self) -> str | bytes:
+        """In whose name this process tells facts."""
+        return self.own_pass or self.process
 
 
 def live(study: Study, assignment: Assignment) -> int:
@@ -61,15 +75,16 @@ def live(study: Study, assignment: Assignment) -> int:
     context.setsockopt(zmq.MAX_SOCKETS, 64)
     file, level = log_file(Path(assignment.logs), assignment.process), study.description.record.log
     log = open_log(assignment.process, study.run_id, assignment.started_ns, file, level, sys.stderr)
-    facts = FactSender(context, assignment.recorder, assignment.process, FactLog(log), assignment.keys)
+    facts = FactSender(context, assignment.recorder, assignment.teller, FactLog(log), assignment.keys)
     try:
         log.info("began", actors=len(assignment.actors))
         _run(study, assignment, context, facts)
         code = 0
     except BaseException as problem:
-        facts.tell("events", assignment.process, "died", str(problem) or repr(problem), 0, host_seconds())
+        reason = _in_words(problem, len(assignment.actors) > 1)
+        facts.tell("events", assignment.process, "died", reason, 0, host_seconds())
         with suppress(OSError):  # the disk may be full
-            log.error("died", exc_info=not isinstance(problem, RunFailed), reason=str(problem))
+            log.error("died", exc_info=_stack_of(problem), reason=reason)
         code = FAILED
     else:
         with suppress(OSError):
@@ -79,6 +94,17 @@ def live(study: Study, assignment: Assignment) -> int:
     return code
 
 
+def _in_words(problem: BaseException, is_shared: bool) -> str:
+    """What was raised, and of which kind; in a process that several actors share, in whose program it was."""
+    said = str(problem) if isinstance(problem, PflsimError) else told(problem)
+    return ": ".join([*(getattr(problem, "__notes__", []) if is_shared else []), said])
+
+
+def _stack_of(problem: BaseException) -> BaseException | None:
+    """What has the stack that helps: of a user's own method what that raised; none for what tells all itself."""
+    return problem.__cause__ if isinstance(problem, PflsimError) else problem
+
+
 def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[bytes]]", facts: FactSender) -> None:
     runs_hub = study.hub in assignment.actors
     socket = context.socket(zmq.ROUTER if runs_hub or study.is_for_peers else zmq.DEALER)
@@ -86,6 +112,8 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     socket.linger = LINGER_MS
     members = (study.hub, *study.names) if study.is_for_peers else study.names if runs_hub else (study.hub,)
     gate = None
+    if assignment.own_pass and not runs_hub and not study.is_for_peers:
+        socket.setsockopt(zmq.ROUTING_ID, assignment.own_pass)
     if runs_hub or study.is_for_peers:
         socket.router_mandatory = True
         socket.setsockopt(zmq.ROUTING_ID, assignment.process.encode())
@@ -97,7 +125,9 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     mailroom = Mailroom(
         socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process, patience_ms
     )
+    mailroom.know(assignment.passes if not study.is_for_peers else {})
     if runs_hub:
+        mailroom.losses = Losses(context, socket, assignment.losses) if assignment.losses else None
         facts.tell("bound", *mailroom.place)
         facts.flush()
     elif study.is_for_peers:
@@ -108,9 +138,12 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     standstill = Standstill(assignment.actors)
     recorders = {name: ActorsRecorder(name, standstill, facts) for name in assignment.actors}
     keeper = _keeper(study, assignment, recorders) if assignment.checkpoints else None
-    for name, recorder in recorders.items():
-        told = Silent() if assignment.resumed else recorder if keeper else facts  # who is resumed has joined before
-        mailroom.add(port_of(study, name, new_clock(), mailroom, told), program_of(study, name, keeper))
+    for name, own in recorders.items():
+        recorder = Silent() if assignment.resumed else own if keeper else facts  # who is resumed has joined before
+        port = port_of(study, name, new_clock(), mailroom, recorder)
+        if assignment.is_on_network:
+            port.inspect = Inspection(study, name)
+        mailroom.add(port, program_of(study, name, keeper))
     try:
         mailroom.run()
     finally:
@@ -129,7 +162,7 @@ def _gate(
     study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]"
 ) -> Gate:
     """The gate of the socket of this process, open; it tells the recorder itself, being a thread of its own."""
-    facts = FactSender(context, assignment.recorder, assignment.process, keys=assignment.keys)
+    facts = FactSender(context, assignment.recorder, assignment.teller, keys=assignment.keys)
 
     def tell(words: str) -> None:
         facts.tell("events", assignment.process, "refused", words, 0, host_seconds())

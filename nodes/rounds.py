@@ -2,7 +2,18 @@
 
 from dataclasses import replace
 
-from nodes.dispatch import ServerState, Tally, cancel, close_round, fold, hand_out, reachable, take_in, tell
+from nodes.dispatch import (
+    ServerState,
+    Tally,
+    cancel,
+    close_round,
+    fold,
+    hand_out,
+    reachable,
+    remaining,
+    take_in,
+    tell,
+)
 from pflsim.errors import RunFailed
 from pflsim.federation import Round
 from pflsim.messages.port import Port
@@ -123,7 +134,8 @@ def await_somebody(port: Port, study: Study, state: ServerState, until_ns: int |
     if candidates or state.outstanding:
         return candidates
     now_ns = port.now_ns
-    asked = [study.presence.askable_ns(name, Moment(now_ns, state.round)) for name in study.names]
+    names = [study.names[client] for client in remaining(port, study)]
+    asked = [study.presence.askable_ns(name, Moment(now_ns, state.round)) for name in names]
     returns_ns = [moment_ns for moment_ns in asked if moment_ns is not None]
     if returns_ns:
         with port.busy(min([*returns_ns, *([] if until_ns is None else [until_ns])]) - now_ns, "idle"):

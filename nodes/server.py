@@ -7,7 +7,7 @@ from typing import Any
 
 from nodes.arrivals import arrivals
 from nodes.coding import would_be_seen
-from nodes.dispatch import ServerState
+from nodes.dispatch import ServerState, remaining
 from nodes.keeping import Keeper, let_go_on, take_checkpoint
 from nodes.rounds import deadline_round, synchronous_round
 from nodes.stopping import limit_reached
@@ -15,7 +15,7 @@ from pflsim.coding.direction import Made
 from pflsim.digest import digest_of
 from pflsim.errors import RunFailed
 from pflsim.messages.port import Port, seconds
-from pflsim.messages.wire import EVAL, JOIN, STOP
+from pflsim.messages.wire import EVAL, JOIN, LOST, STOP
 from pflsim.schedule import WithoutRounds
 from pflsim.schedules.deadline import Deadline
 from pflsim.schedules.sync import Sync
@@ -68,11 +68,14 @@ def _await_joins(port: Port, study: Study) -> None:
     mine = study.identity()
     for _ in study.names:
         joined = port.recv("control")
+        if joined.kind == LOST:
+            continue
         port.recorder.tell("events", joined.sender, "joined", "", port.now_ns, host_seconds())
         for what, value in mine.items():
             if joined.facts.get(what) != value:
                 raise RunFailed(joined.sender, f"has {what} {joined.facts.get(what)}, the server has {value}")
-    port.recorder.tell("events", port.name, "began", f"{len(study.names)} clients", port.now_ns, host_seconds())
+    there = len(remaining(port, study))
+    port.recorder.tell("events", port.name, "began", f"{there} clients", port.now_ns, host_seconds())
     port.recorder.flush()
 
 
@@ -91,11 +94,19 @@ def _evaluate(port: Port, study: Study, state: ServerState) -> float:
     correct = total = 0
     made: Made = {}
     with port.pause():
-        for client, name in enumerate(study.names):
+        asked = remaining(port, study)
+        for client in asked:
             down = study.method.server_down(state.all, client, this)
-            port.send(name, EVAL, would_be_seen(study, state.told, made, client, down, this.number), round=state.round)
-        for _ in study.names:
+            port.send(
+                study.names[client],
+                EVAL,
+                would_be_seen(study, state.told, made, client, down, this.number),
+                round=state.round,
+            )
+        for _ in asked:
             result = port.recv("evaluation")
+            if result.kind == LOST:
+                continue
             client = study.number_of[result.sender]
             for position, (model, splits) in enumerate(result.facts.items()):
                 for split, (right, among, loss) in splits.items():
@@ -108,16 +119,22 @@ def _evaluate(port: Port, study: Study, state: ServerState) -> float:
 
 
 def _finish(port: Port, study: Study, state: ServerState, reason: str, began_s: float) -> None:
-    """Stop everybody, and make the digests over the server's and every client's state, in the order of their ids."""
+    """Stop everybody, and make the digests over the server's and every client's state, in the order of their ids.
+
+    Of those who are still there: who is lost has no state that anybody could tell.
+    """
     everything, trace = sha256(digest_of(state.all)), sha256(port.trace_as_of(port.now_ns))
     with port.pause():
-        for name in study.names:
+        names = [study.names[client] for client in remaining(port, study)]
+        for name in names:
             port.send(name, STOP)
         last: dict[str, Mapping[str, Any]] = {}
-        for _ in study.names:
+        for _ in names:
             told = port.recv("control")
-            last[told.sender] = told.facts
-    for name in study.names:
+            if told.kind != LOST:
+                last[told.sender] = told.facts
+    remaining(port, study)
+    for name in sorted(last, key=study.number_of.__getitem__):
         everything.update(last[name]["digest"])
         trace.update(last[name]["trace"])
     finished = {

@@ -32,6 +32,7 @@ OPTIONAL = (
     "pools",
     "needs_public",
     "any_model",
+    "varies",
 )
 
 
@@ -90,6 +91,8 @@ class Method(Protocol):
     - needs_public = True                      a tenth of the data is set aside for everybody, if nothing else is said
     - features                                 the outputs that the model is built with, where they are not the classes
     - any_model = True                         clients may have different models (`model.others`)
+    - varies = True                            what clients send, or evaluate, has other names or shapes in later rounds
+                                               than in the first; over a network it cannot be checked then
     - server_buffer(all, answers, weights, round) -> all   the buffered form: weights are rate s(age)
     """
 

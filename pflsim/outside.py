@@ -65,7 +65,8 @@ def load(name: str, key: str) -> Any:
 
 def told(problem: BaseException) -> str:
     """One line about an exception: its kind, what it says, and the line of a user's file in which it was raised."""
-    said = f"{type(problem).__name__}: {problem}".splitlines()[0]
+    words = str(problem).splitlines()
+    said = ": ".join([type(problem).__name__, *words[:1]])
     own = {str(path) for path in _loaded}
     lines = [
         (frame.filename, frame.lineno) for frame in traceback.extract_tb(problem.__traceback__) if frame.filename in own
@@ -74,6 +75,13 @@ def told(problem: BaseException) -> str:
         said = f"{type(problem).__name__}: {problem.msg}"
         lines.append((problem.filename, problem.lineno))
     return f"{said}, in line {lines[-1][1]} of {Path(lines[-1][0]).name}" if lines else said
+
+
+def blamed(problem: BaseException) -> DescriptionError | None:
+    """What to tell of an exception that was raised in a user's file, by the file; None for any other one."""
+    own = {str(path) for path in _loaded}
+    found = [frame.filename for frame in traceback.extract_tb(problem.__traceback__) if frame.filename in own]
+    return DescriptionError("own code", Path(found[-1]).name, f"raised {told(problem)}") if found else None
 
 
 def files() -> dict[Path, list[Path]]:

@@ -83,6 +83,8 @@ class Run(Table):
     transport: Literal["ipc", "tcp"] = "ipc"
     start: Literal["auto", "fork", "spawn"] = "auto"
     patience_s: float = 600.0
+    on_loss: Literal["fail", "continue"] = "fail"
+    """What becomes of a run when a client's process, or a host with all its clients, is lost."""
 
     @model_validator(mode="before")
     @classmethod
@@ -281,6 +283,9 @@ def _check_together(description: Description) -> None:
     if run.checkpoint_every and description.time.mode == "wall":
         reason = "in real time nothing stands still; 0 takes no checkpoints"
         raise DescriptionError("run.checkpoint_every", run.checkpoint_every, f'needs time.mode = "virtual": {reason}')
+    if run.checkpoint_every and run.on_loss == "continue":
+        reason = 'who is lost is in no checkpoint; leave run.on_loss at "fail", and resume the run without a loss'
+        raise DescriptionError("run.checkpoint_every", run.checkpoint_every, f"cannot go with run.on_loss: {reason}")
     if run.patience_s < LEAST_PATIENCE_S:
         reason = "a process that has much to compute, or a busy machine, answers later without being stuck"
         raise DescriptionError("run.patience_s", run.patience_s, f"must be at least {LEAST_PATIENCE_S:g}: {reason}")
@@ -308,13 +313,16 @@ def first_problem(problem: pydantic.ValidationError, whole: type[BaseModel] = De
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = _known_keys(whole, where[:-1])
         close = difflib.get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
+        inside = [f"{table}.{key}" for table in known if key in _keys_inside(whole, table)] if len(where) == 1 else []
+        meant = f"; did you mean {(inside or close)[0]!r}?" if inside or close else ""
         return DescriptionError(key, error["input"], f"unknown key; known are {', '.join(known)}{meant}")
     if error["type"] == "missing":
         return DescriptionError(key, None, _REQUIRED.get(key, "is required"))
     expected = error["msg"][0].lower() + error["msg"][1:]
     if error["type"] in ("model_type", "dataclass_type", "dict_type"):
         expected = "must be a table"
+    if error["type"] in ("list_type", "tuple_type"):
+        expected = f"must be a list, such as {[1, 2, 3] if key.endswith('seeds') else [error['input']]}"
     if key in ("links", "devices"):
         expected = "must be a preset's name or a table"
     if key == "run.stop.accuracy":
@@ -330,6 +338,14 @@ def first_problem(problem: pydantic.ValidationError, whole: type[BaseModel] = De
         close = difflib.get_close_matches(error["input"], options, n=1, cutoff=0.5)
         expected += f"; did you mean {close[0]!r}?" if close else ""
     return DescriptionError(key, error["input"], expected)
+
+
+def _keys_inside(whole: type[BaseModel], table: str) -> list[str]:
+    """The keys of one of its tables; none of what is no table, or one of several kinds."""
+    try:
+        return _known_keys(whole, [table])
+    except StopIteration:
+        return []
 
 
 def _known_keys(whole: type[BaseModel], path: Sequence[str | int]) -> list[str]:

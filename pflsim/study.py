@@ -29,6 +29,7 @@ from pflsim.learning.task import Split, Task, Work
 from pflsim.learning.vector import Network, unchanged
 from pflsim.messages.wire import COORDINATOR, SERVER
 from pflsim.method import is_for_peers, misfits, missing
+from pflsim.own_method import guarded
 from pflsim.record.database import packed
 from pflsim.rng import stream
 from pflsim.sampling import Population
@@ -355,12 +356,17 @@ class Study:
         forgets = any(not fault.keeps_state for fault in self.faults.faults)
         require_references(codecs, forgets=forgets, loses=self._can_lose() is not None)
         self.warnings += remarks(codecs)
-        first = {"up": self.first_up, "down": self._first_down, "peer": self._first_shown}
+        first = {"up": self.first_up, "down": self._first_down, "peer": self.first_shown}
         return fitted(codecs, first, [network.layout.shapes for network in self.networks])
 
-    def _first_shown(self) -> Tensors:
-        """What the first peer would show first."""
-        shown: Tensors = self.method.peer_shows(self.method.client_init(self.client(0)))
+    def first_models(self, client: int = 0) -> list[str]:
+        """The names of the models that are evaluated at `client`, headline first."""
+        you = self.method.client_init(self.client(client))
+        return list(self.method.client_model(you, self._first_down(), self.task(client, 0, 0)))
+
+    def first_shown(self, peer: int = 0) -> Tensors:
+        """What `peer` would show first."""
+        shown: Tensors = self.method.peer_shows(self.method.client_init(self.client(peer)))
         return shown
 
     def _server_state(self) -> Tensors:
@@ -512,6 +518,8 @@ class Study:
         if wrong := misfits(found):
             raise DescriptionError("algorithm.name", table.name, f"{'; '.join(wrong)}: see pflsim/method.py")
         settings = catalogue.validated(found, table.settings, "algorithm")
+        if ":" in table.name and isinstance(found, type):
+            found = guarded(found, table.title)
         return catalogue.made(found, "algorithm.name", table.name, object, **settings)
 
     def linked(self, number: int) -> tuple[int, ...]:
@@ -541,6 +549,9 @@ class Study:
     def _prepare_peers(self) -> None:
         """Make the appointments of peers; refuse what needs a server."""
         topology, run, schedule = self.federation.topology, self.description.run, self.schedule
+        if run.on_loss == "continue":
+            reason = "needs a server that goes on without who is lost; neighbours wait for each other: fail"
+            raise DescriptionError("run.on_loss", run.on_loss, reason)
         assert topology is not None  # the method's `check` has refused it
         for limit in ("accuracy", "bytes"):
             if (value := getattr(run.stop, limit)) is not None:

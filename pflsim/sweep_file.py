@@ -21,6 +21,7 @@ Seed = Annotated[int, Field(ge=0)]
 _NONE: Any = Field(default_factory=dict)
 Report = Literal["last", "validation"]
 Measure = Literal["weighted", "mean", "worst_decile"]
+Against = Literal["bytes", "bytes_up", "bytes_down", "simulated_s"]
 
 
 class SweepTable(Table):
@@ -35,6 +36,8 @@ class SweepTable(Table):
     """Whether test is read after the last round, or after the one that validation chooses; never after its best."""
     measure: Measure = "weighted"
     """Over all test samples, the mean over clients, or that of the worst tenth of them."""
+    against: Against | None = None
+    """What the runs cost, which the table then has too, and against which the page draws accuracy."""
 
 
 class Column(Table):

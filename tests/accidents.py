@@ -101,6 +101,28 @@ class Accident(FedAvg):
         return {"u": torch.full_like(up["u"], spoilt[self.how])} if self.how in spoilt else up
 
 
+@dataclass(frozen=True)
+class Slow(FedAvg):
+    """FedAvg whose work really takes a while longer, in every schedule."""
+
+    pause_s: float = 0.02
+
+    def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
+        time.sleep(self.pause_s)
+        return super().client_step(you, down, task)
+
+
+@dataclass(frozen=True)
+class SlowPeer(DPSGD):
+    """The same without a server."""
+
+    pause_s: float = 0.02
+
+    def client_step(self, you: Tensors, down: Tensors, task: Task) -> tuple[Tensors, Tensors]:
+        time.sleep(self.pause_s)
+        return super().client_step(you, down, task)
+
+
 def kill(pid: int) -> None:
     """What the kernel does when memory runs out."""
     os.kill(pid, signal.SIGKILL)

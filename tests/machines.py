@@ -6,6 +6,7 @@ import socket as sockets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,11 @@ def run_token(run: Launched) -> str:
 
 def ports(run: Launched) -> list[int]:
     """At which the processes of a run listen."""
-    found = [one for process in run.left() for one in process.net_connections("tcp") if one.status == "LISTEN"]
-    return sorted({one.laddr.port for one in found})
+    found: set[int] = set()
+    for process in run.left():
+        with suppress(psutil.Error):  # it has ended just now
+            found |= {one.laddr.port for one in process.net_connections("tcp") if one.status == "LISTEN"}
+    return sorted(found)
 
 
 def throw(port: int, data: bytes) -> None:

@@ -82,7 +82,7 @@ def test_so_it_is_without_one(name: str, delta: bool) -> None:
     settings = {"name": name, **CARRIED_OVER.get(name, {}), "delta": delta}
     tables = peer_tables("sync", codec={"peer": settings})
     told, study = assert_same(tables), Study(validate(tables), RUN)
-    shown = study._first_shown()
+    shown = study.first_shown()
     (length,), raw = study.frame_bytes("peer", shown), 4 * shown["w"].numel()
     pushed = payloads(told, "PUSH")
     first = 6 * 2 if delta else 0

@@ -84,6 +84,16 @@ def test_the_same_method_with_other_settings_is_told_apart_by_them(place: Path, 
     assert labels == ["fedavg", "ditto, lam=0.5", "ditto, lam=2.0"]
 
 
+def test_methods_that_differ_in_much_are_told_apart_by_folders_also_by_those_of_one_name(tmp_path: Path) -> None:
+    much = {"training__step_size": 0.2, "training__batch": 5, "training__momentum": 0.5, "data__samples": 300}
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    run_in(tmp_path / "a" / "out", 1)
+    run_in(tmp_path / "b" / "out", 1, **much)
+    found = gather([tmp_path / "a" / "out", tmp_path / "b" / "out"])
+    assert [run.label for run in found.runs] == ["fedavg (out)", "fedavg (b/out)"]
+
+
 def test_rows_of_two_sweeps_that_have_the_same_name_are_told_apart(place: Path) -> None:
     result = Result.open(place / "s1")
     rows = [Run(result, "FedAvg", "c", sweep="first"), Run(result, "FedAvg", "c", sweep="second")]

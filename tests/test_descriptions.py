@@ -228,11 +228,15 @@ def test_the_tables_of_devices_and_links_in_the_readme_are_valid(tmp_path: Path,
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
 def test_make_passes_names_with_spaces_on_as_they_are() -> None:
-    given = ["make", "--no-print-directory", "-n", "sim", "OUT=my folder", "RUN=a run.toml", "N=3"]
+    given = ["make", "--no-print-directory", "-n", "sim", "OUT=my folder", "RUN=a run.toml", "N=3", "HOSTS=a lab.toml"]
     alone = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     said = subprocess.run(given, cwd=ROOT, env=alone, capture_output=True, text=True, check=True).stdout
     run, path, *overrides = shlex.split(said.splitlines()[-1])[1:]
-    assert (run, path, overrides) == ("run", "a run.toml", ["--set", "run.clients=3", "--out", "my folder"])
+    assert (run, path, overrides) == (
+        "run",
+        "a run.toml",
+        ["--set", "run.clients=3", "--hosts", "a lab.toml", "--out", "my folder"],
+    )
 
 
 @pytest.mark.parametrize("clients", [3, 40, 300])

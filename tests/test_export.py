@@ -2,6 +2,8 @@
 
 import csv
 import json
+import struct
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,15 @@ def test_what_an_export_needs_and_has_not_is_said(
     ):
         export(result.directory, "parquet", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+    monkeypatch.setitem(__import__("sys").modules, "mlflow.tracking", None)
+    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
+    for kind in ("mlflow", "wandb"):
+        with pytest.raises(DescriptionError, match=rf"needs {kind}, .* pip install 'pflsim\[{kind}\]'"):
+            export(result.directory, kind, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(DescriptionError, match=r"^--out = '.*file/new': cannot be made: Not a directory"):
+        export(result.directory, "csv", tmp_path / "file" / "new")
     with pytest.raises(DescriptionError, match=r"has no run\.toml"):
         export(tmp_path, "csv", None)
 
@@ -129,6 +140,74 @@ def test_tensorboard_reads_what_is_exported_for_it(result: Result, tmp_path: Pat
     assert [event.step for event in told] == [1, 2]
     assert told[-1].value == pytest.approx(result.accuracy, abs=1e-6)
     assert told[-1].wall_time == pytest.approx(result.curve()[-1].simulated_s)
+
+
+@pytest.mark.parametrize(("damaged", "said"), [('{"a":', "is no JSON: Expecting value"), ("[]", "is no table")])
+def test_a_damaged_summary_is_said_to_be_so(damaged: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text(damaged)
+    with pytest.raises(DescriptionError, match=f"^DIR = '{tmp_path}': has a summary.json that {said}"):
+        Result.open(tmp_path)
+
+
+@pytest.mark.slow
+def test_mlflow_reads_what_is_exported_for_it(result: Result, tmp_path: Path) -> None:
+    tracking = pytest.importorskip("mlflow.tracking")
+    pytest.importorskip("sqlalchemy")
+    export(result.directory, "mlflow", tmp_path / "for ö")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of MLflow's own calls
+        client = tracking.MlflowClient(f"sqlite:///{tmp_path}/for ö/mlflow.db")
+        (run,) = client.search_runs([client.get_experiment_by_name("pflsim").experiment_id])
+        course = client.get_metric_history(run.info.run_id, "weighted/test/personalised")
+        files = {file.path for file in client.list_artifacts(run.info.run_id)}
+    assert [(one.step, one.value) for one in course] == [
+        (point.round, point.accuracy.weighted) for point in result.curve("personalised")
+    ]
+    assert course[-1].timestamp == round(1000 * result.curve()[-1].simulated_s)
+    assert run.data.params["training.step_size"] == "0.1" and run.data.params["algorithm.name"] == "ditto"
+    assert run.data.metrics["summary/traffic.payload_bytes_up"] == result.summary["traffic"]["payload_bytes_up"]
+    assert run.data.tags["digest"] == result.summary["digest"] and run.info.status == "FINISHED"
+    assert files >= {"run.toml", "summary.json"}
+
+
+@pytest.mark.slow
+def test_weights_and_biases_gets_an_offline_run_with_every_number(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    export(result.directory, "wandb", tmp_path / "for it")
+    (file,) = (tmp_path / "for it").glob("wandb/offline-run-*/*.wandb")
+    records = [messages.Record.FromString(one) for one in _in_the_log_of_leveldb(file.read_bytes())]
+    told = [{"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
+            for record in records if record.HasField("history")]  # fmt: skip
+    assert [row["weighted/test/personalised"] for row in told] == [
+        point.accuracy.weighted for point in result.curve("personalised")
+    ]
+    assert [row["_step"] for row in told] == [1, 2] and told[-1]["simulated_s"] == result.curve()[-1].simulated_s
+    (run,) = [record.run for record in records if record.HasField("run")][:1]
+    assert (run.project, run.display_name) == ("pflsim", result.directory.name)
+    config = {item.key: json.loads(item.value_json) for item in run.config.update}
+    assert config["algorithm"]["name"] == "ditto"
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with pytest.raises(DescriptionError, match=r"^WANDB_MODE = 'disabled': must be"):
+        export(result.directory, "wandb", tmp_path / "other")
+
+
+def _in_the_log_of_leveldb(log: bytes) -> Iterator[bytes]:
+    """What is in a file of Weights & Biases: after 7 bytes, pieces of records in blocks of 32 KiB, each with a head."""
+    at, record, block = 7, b"", 32768
+    while at + 7 <= len(log):
+        if block - at % block < 7:
+            at += block - at % block
+            continue
+        length, kind = struct.unpack("<HB", log[at + 4 : at + 7])
+        record += log[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # a whole record, or the last piece of one
+            yield record
+            record = b""
 
 
 def test_peers_save_their_models_too_and_a_model_that_is_a_function_is_told_not_saved(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
     yield from launcher(tmp_path)
 
 
+OWN = "algorithm.name = 'tests.accidents:Accident'"
+
+
 def accident(how: str = "nothing", **settings: Any) -> dict[str, Any]:
     """Four clients, of which c002 has an accident in its second round."""
     algorithm = {"name": "tests.accidents:Accident", "how": how, "client": 2, "round": 1}
@@ -77,7 +80,11 @@ def failed(run: Launched, who: str, status: str = "failed") -> str:
 @pytest.mark.parametrize(
     ("how", "who", "said"),
     [
-        ("client raises", "c002", "ended with exit code 1: the client's accident"),
+        (
+            "client raises",
+            "c002",
+            f"ended with exit code 1: {OWN}: client_step raised ZeroDivisionError: the client's accident",
+        ),
         ("exits", "c002", "ended with exit code 3"),
         (
             "works more",
@@ -86,9 +93,17 @@ def failed(run: Launched, who: str, status: str = "failed") -> str:
         ),
         ("exits without an error", "c002", "ended with exit code 0 in the middle of its work"),
         ("server exits without an error", "server", "ended with exit code 0 in the middle of its work"),
-        ("ends its greenlet", "c002", "ended with exit code 1: GreenletExit() was raised in the program of c002"),
-        ("ends its program", "c002", "ended with exit code 1: SystemExit(0) was raised in the program of c002"),
-        ("server raises", "server", "ended with exit code 1: the server's accident"),
+        (
+            "ends its greenlet",
+            "c002",
+            "ended with exit code 1: RuntimeError: GreenletExit() was raised in the program of c002",
+        ),
+        ("ends its program", "c002", f"ended with exit code 1: {OWN}: client_step raised SystemExit: 0"),
+        (
+            "server raises",
+            "server",
+            f"ended with exit code 1: {OWN}: server_step raised ZeroDivisionError: the server's accident",
+        ),
     ],
 )
 def test_an_accident_in_a_step_ends_the_run_and_names_who_had_it(how: str, who: str, said: str, launch: Launch) -> None:

@@ -1,10 +1,15 @@
 """A researcher's own parts: the examples run, a run keeps what it used, and errors say what is missing and where."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tomli_w
+import torch
 
 from launch.show import show_rooms
 from nodes.sequential import FactList, run_sequentially
@@ -28,6 +33,7 @@ NAMED: dict[str, dict[str, Any]] = {
     "delay_adaptive.py:DelayAdaptive": {"schedule": {"kind": "{}", "concurrency": 4}},
     "round_robin.py:RoundRobin": {"schedule": {"kind": "sync", "cohort": 2, "sampling": {"kind": "{}", "first": 3}}},
     "caves.py:caves": {"algorithm.name": "dpsgd", "topology": {"name": "{}", "size": 3}},
+    "ternary.py:Ternary": {"codec": {"up": {"name": "{}", "delta": True}}},
     "phone_years.py:phone_years": {
         "devices": {"kind": "{}", "newest": 1e6, "server_flops_per_second": "workstation"},
     },
@@ -80,6 +86,20 @@ def test_clients_take_turns_and_caves_are_linked_in_a_ring() -> None:
     assert [study.round(number).cohort for number in (0, 1, 2)] == [(3, 4), (0, 5), (1, 2)]
     study = Study(validate(with_own("caves.py:caves")), b"tried")
     assert [study.linked(peer) for peer in range(6)] == [(1, 2, 5), (0, 2), (0, 1, 3), (2, 4, 5), (3, 5), (0, 3, 4)]
+
+
+def test_a_codec_of_ones_own_sends_three_values_that_are_right_in_the_mean() -> None:
+    codec = outside.load(f"{EXAMPLES}/ternary.py:Ternary", "codec.up")()
+    v, rng = torch.tensor([0.5, -1.0, 0.0, 0.25, -2.0]), np.random.default_rng(1)
+    frames = [codec.encode(v, rng) for _ in range(4000)]
+    seen = torch.stack([codec.decode(frame, 5) for frame in frames])
+    assert {len(frame) for frame in frames} == {codec.frame_bytes(5)} == {6}
+    assert set(seen.unique().tolist()) == {-2.0, 0.0, 2.0}
+    assert seen.mean(0).numpy() == pytest.approx(v.numpy(), abs=0.06)
+    assert float(seen.var(0).sum()) == pytest.approx(2 * 3.75 - 5.3125, rel=0.05)
+    facts = ran(with_own("ternary.py:Ternary")).facts
+    told = [fact for fact in facts if fact[0] == "uncoded" and fact[1] != "server"]
+    assert len(told) == 12 and {fact[-2] for fact in told} == {2600}
 
 
 def test_devices_of_ones_own_may_be_a_plain_list(tmp_path: Path) -> None:
@@ -218,6 +238,39 @@ MISFIT = WHOLE.replace("def server_down(self, all: Tensors, client: int,", "def 
             "mine.py:net",
             "cannot be built: AttributeError: 'tuple' object has no attribute 'width', in line 2 of mine.py",
         ),
+        (
+            "model.name",
+            "from torch import nn\n\n\ndef net(shape, classes):\n"
+            "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))\n",
+            "mine.py:net",
+            "must return [2, 10] logits for 2 samples of 10 classes, not [2, 3]",
+        ),
+        (
+            "model.name",
+            "from torch import nn\n\n\nclass Net(nn.Linear):\n    def forward(self, x):\n"
+            "        raise KeyError('x')\n\n\n"
+            "def net(shape, classes):\n    return Net(64, 10)\n",
+            "mine.py:net",
+            "it cannot take samples of shape [1, 8, 8]: KeyError: 'x', in line 6 of mine.py",
+        ),
+        (
+            "data.partition.name",
+            "def mine(pool, clients, rng):\n    return [[0, 1]]\n",
+            "mine.py:mine",
+            "gives 1 clients their samples, and there are 6",
+        ),
+        (
+            "data.partition.name",
+            "def mine(pool, clients, rng):\n    return [[0, 1, len(pool)]] * clients\n",
+            "mine.py:mine",
+            "must give client 0 whole numbers from 0 to 199, each once",
+        ),
+        (
+            "data.partition.name",
+            "def mine(pool, clients, rng):\n    return [[0, 1], [1, 1]] + [[2, 3]] * (clients - 2)\n",
+            "mine.py:mine",
+            "must give client 1 whole numbers from 0 to 199, each once",
+        ),
         ("data.name", "def rows():\n    pass\n", "mine.py:rows", "must take (directory) and its settings"),
         ("topology.name", "def g(labels, *, sizes=1):\n    pass\n", "mine.py:g", "must take (labels, sizes, rng) and"),
         (
@@ -240,6 +293,28 @@ def test_what_is_missing_in_own_code_is_said(tmp_path: Path, key: str, source: s
         Study(validate(override_value(tables, key, str(tmp_path / named))), b"tried")
     assert str(refused.value).startswith(f"{key} = '{tmp_path}/{named}': ")
     assert said.format(tmp_path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("example", "line", "command"),
+    [("round_robin.py:RoundRobin", "clients = len(", ["check"]), ("delay_adaptive.py:DelayAdaptive", "return min(",
+     ["run", "--quiet"])],
+)  # fmt: skip
+def test_what_own_code_raises_while_a_study_is_built_is_told_with_its_line_and_without_a_stack_of_ours(
+    example: str, line: str, command: list[str], tmp_path: Path
+) -> None:
+    """Both are called by pflsim's own code, from which nobody who wrote them can tell what is wrong."""
+    file, _, name = example.partition(":")
+    source = (EXAMPLES / file).read_text()
+    assert source.count(line) == 1
+    number = source[: source.index(line)].count("\n") + 1
+    (tmp_path / "mine.py").write_text(source.replace(line, f"raise KeyError('mine'); {line}"))
+    mine = filled(NAMED[example]["schedule"], f"{tmp_path}/mine.py:{name}")
+    (tmp_path / "run.toml").write_text(tomli_w.dumps(override_value(DIGITS, "schedule", mine)))
+    words = [sys.executable, "-m", "launch.cli", *command, str(tmp_path / "run.toml")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    said = f"pflsim: own code = 'mine.py': raised KeyError: 'mine', in line {number} of mine.py\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_list_shows_a_part_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from launch.cli import pflsim
 from launch.comparison import run_all
 from launch.report import write_report
+from pflsim.errors import DescriptionError
 from pflsim.record.database import Record
 from pflsim.spec import validate
 from pflsim.study import Study
@@ -241,6 +242,11 @@ def test_a_record_without_tables_is_a_sentence(tmp_path: Path) -> None:
     said = CliRunner().invoke(pflsim, ["report", str(tmp_path)])
     assert isinstance(said.exception, sqlite3.Error)  # which the command line tells as "the record cannot be read"
     assert list(tmp_path.glob("report.html*")) == []
+
+
+def test_a_page_that_cannot_be_written_where_it_shall_is_refused_by_that_place(study: Path, tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError, match=r"^--out = '.*/no/page\.html': cannot be written: No such file"):
+        write_report(study, tmp_path / "no" / "page.html")
 
 
 def test_the_command_names_the_page_that_it_wrote(study: Path, tmp_path: Path) -> None:

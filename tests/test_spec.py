@@ -45,6 +45,8 @@ def wrong(tables: dict[str, Any], build: bool = False) -> str:
     [
         ("run__clintes", 3, "run.clintes = 3: unknown key; known are clients, "),
         ("run__clintes", 3, "; did you mean 'clients'?"),
+        ("rounds", 3, "; did you mean 'run.rounds'?"),
+        ("step_size", 0.1, "; did you mean 'training.step_size'?"),
         ("runs", {}, "runs = {}: unknown key; known are algorithm, "),
         ("run__stop__round", 3, "run.stop.round = 3: unknown key; known are accuracy, bytes, rounds, simulated_s"),
         (

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from launch import watch
-from launch.watch import Watched, Watcher, line, pids_of, view
+from launch.watch import Watched, Watcher, line, processes_of, view
 from pflsim.record.database import Reader, Record
 from pflsim.record.snapshot import Slow, Snapshot, snapshot
 from tests.launching import ROOT, description
@@ -26,7 +26,7 @@ from tests.recorded import AMONG, PEERS, SMALL, run_into
 
 NOW = Snapshot(3, 2 * 10**9, 6.0, [0.25, 0.5, 0.75], {"up": 1_500_000, "down": 3_000_000, "peer": 0},
                {"c000": "computing", "c001": "waiting", "c002": "offline"}, [Slow("c001", 3e8, 2)], 0, "")  # fmt: skip
-WATCHED = Watched("fedavg", 12, NOW, 1000.0, 5 * 10**8, 5)
+WATCHED = Watched("fedavg", 12, NOW, 1000.0, {"server": 3 * 10**8, "host": 2 * 10**8}, [10**8, 5 * 10**8])
 
 
 def message(end: str, sender: str, receiver: str, kind: str, number: int, at_ns: int) -> tuple[Any, ...]:
@@ -73,7 +73,7 @@ def test_a_run_among_peers_is_told_too(tmp_path: Path) -> None:
 def test_a_line_tells_what_there_is_to_tell() -> None:
     assert line(WATCHED) == (
         "fedavg  round 3/12  accuracy 75.0 %  simulated 2.00 s  ↑1.50 MB ↓3.00 MB  1.00 kB/s  "
-        "memory 500 MB in 5 processes  1 computing  1 waiting  1 offline"
+        "memory 500 MB in 2 processes  1 computing  1 waiting  1 offline"
     )
     assert WATCHED.remaining_s == 18.0
 
@@ -86,6 +86,29 @@ def test_the_view_fits_every_terminal(width: int, height: int, clients: int) -> 
     shown = console.export_text().splitlines()
     assert len(shown) <= height and max(map(len, shown)) <= width
     assert f"{clients} clients:" in "\n".join(shown) and "q leaves" in shown[-1]
+
+
+def test_memory_is_told_over_time_and_for_the_largest_processes() -> None:
+    console = Console(width=80, height=24, record=True, file=StringIO())
+    console.print(view(WATCHED, 80, 24))
+    assert "memory over time ▂█  most: server 300 MB, host 200 MB" in console.export_text().splitlines()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this kernel does not tell what processes print into")
+def test_memory_is_asked_every_few_seconds_and_its_course_kept(
+    unfinished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = iter([{7: "server"}, {7: "server", 8: "c000"}])
+    monkeypatch.setattr(watch, "processes_of", lambda _: next(weights))
+    monkeypatch.setattr(watch, "pss_bytes", lambda pid: 100 * pid)
+    now_s = 0.0
+    watcher = Watcher(unfinished, lambda: now_s)
+    assert list(watcher.look().memory_course) == [700]
+    now_s = watch.MEMORY_EVERY_S - 0.1
+    assert watcher.look().memory_bytes == {"server": 700}
+    now_s = watch.MEMORY_EVERY_S
+    found = watcher.look()
+    assert found.memory_bytes == {"server": 700, "c000": 800} and list(found.memory_course) == [700, 1500]
 
 
 def test_nobody_is_there_before_the_first_fact() -> None:
@@ -134,10 +157,10 @@ def test_the_processes_of_a_run_are_those_that_print_into_its_logs(unfinished: P
     with (unfinished / "logs" / "c000.log").open("w") as log:
         process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=log)
     try:
-        assert pids_of(unfinished) == [process.pid]
+        assert processes_of(unfinished) == {process.pid: "c000"}
     finally:
         process.communicate(b"\n")
-    assert pids_of(unfinished) == []
+    assert processes_of(unfinished) == {}
 
 
 def test_q_leaves_a_live_view_of_a_run_that_goes_on(unfinished: Path) -> None:

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -150,11 +150,21 @@ def labelled(runs: Sequence[Run]) -> list[Run]:
         name, own = str(run.result.summary["algorithm"]), tables[run.result.directory]
         apart = {key: value for key, value in own.items() if any(other.get(key) != value for other in kin[name])}
         if len(apart) > _MOST_APART:
-            label = f"{name} ({first_of.setdefault(json.dumps([name, own]), run.result.directory.name)})"
+            method = json.dumps([name, own])
+            if method not in first_of:
+                first_of[method] = _told_apart(run.result.directory, first_of.values())
+            label = f"{name} ({first_of[method]})"
         else:
             label = ", ".join(part for part in (name, in_words(apart)) if part)
         named.append(replace(run, label=label))
     return named
+
+
+def _told_apart(folder: Path, others: Collection[str]) -> str:
+    """A folder's name, with those of as many folders above it as are needed to tell it from `others`."""
+    parts = folder.resolve().parts
+    tails = ("/".join(parts[-count:]) for count in range(1, len(parts)))
+    return next((tail for tail in tails if tail not in others), str(folder))
 
 
 def _method(result: Result) -> dict[str, Any]:

@@ -5,13 +5,17 @@ from launch.compare.forms import accuracy_head, accuracy_row, cost_head, cost_ro
 from pflsim.report.page import Grid, Lines, Part, Section, Table, page
 from pflsim.report.seeds import Interval, Points, accuracies, differences
 
+_MOST_NAMED = 6
+"""So many methods stand below the title; more are counted."""
+
 
 def comparison_page(comparison: Comparison) -> str:
     """The page as HTML: for each column its pictures and tables, and how they are to be read."""
     sections = [Section(column or "Results", _parts(comparison, column)) for column in comparison.columns]
     sections.append(Section("How to read it", [Lines(remarks(comparison))]))
     methods = list(dict.fromkeys(line.label for line in comparison.lines))
-    return page("Comparison", sections, f"{', '.join(methods)}; baseline {comparison.baseline}")
+    named = " · ".join(methods) if len(methods) <= _MOST_NAMED else f"{len(methods)} methods"
+    return page("Comparison", sections, f"{named}; baseline: {comparison.baseline}")
 
 
 def _parts(comparison: Comparison, column: str) -> list[Part]:

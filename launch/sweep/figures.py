@@ -8,10 +8,13 @@ from statistics import fmean, stdev
 from launch.sweep.plan import Plan
 from launch.sweep.reading import DIVERGED, DONE, Outcome
 from launch.sweep.tuning import Choice
+from pflsim.record.report import three_digits
 from pflsim.sweep import Cell, in_words
-from pflsim.sweep_file import Row
+from pflsim.sweep_file import Against, Row
 
 NOTHING = "–"
+COSTS: dict[Against, str] = {"bytes": "MB", "bytes_up": "MB up", "bytes_down": "MB down", "simulated_s": "simulated s"}
+"""What `sweep.against` is called in tables."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Figure:
     is_tuned_out: bool
     """Whether all trials have ended and none of them well."""
     measure: str
+    against: Against | None = None
 
     @property
     def values(self) -> dict[int, float]:
@@ -36,6 +40,24 @@ class Figure:
     def mean(self) -> float | None:
         """Over those seeds."""
         return fmean(self.values.values()) if self.values else None
+
+    @property
+    def costs(self) -> dict[int, float]:
+        """What the same runs cost, by seed, as `sweep.against` has it; nothing without it."""
+        if self.against is None:
+            return {}
+        found = {seed: outcome.cost(self.against) for seed, outcome in self.outcomes.items() if outcome}
+        return {seed: cost for seed, cost in found.items() if cost is not None}
+
+    @property
+    def mean_cost(self) -> float | None:
+        """Over those seeds."""
+        return fmean(self.costs.values()) if self.costs else None
+
+    @property
+    def cost(self) -> str:
+        """The same for the table."""
+        return NOTHING if self.mean_cost is None else three_digits(self.mean_cost)
 
     @property
     def std(self) -> float | None:
@@ -70,9 +92,9 @@ def figures(plan: Plan) -> dict[tuple[str, str], Figure]:
 
 
 def _figure(plan: Plan, cell: Cell) -> Figure:
-    runs, measure = plan.reported(cell), plan.sweep.file.sweep.measure
+    runs, table = plan.reported(cell), plan.sweep.file.sweep
     outcomes = dict.fromkeys(plan.sweep.seeds) | {run.seed: plan.outcome(run) for run in runs or ()}
-    return Figure(cell, outcomes, plan.choice(cell), runs == [], measure)
+    return Figure(cell, outcomes, plan.choice(cell), runs == [], table.measure, table.against)
 
 
 def row_name(row: Row) -> str:
@@ -90,11 +112,13 @@ def column_table(own: Sequence[Figure]) -> tuple[list[str], list[list[str]]]:
     paper = any(figure.cell.paper is not None for figure in own)
     chosen = any(figure.choice for figure in own)
     noted = any(figure.cell.row.note for figure in own)
-    head = ["method", "%", *(["paper", "diff."] * paper), *(["chosen"] * chosen), *(["note"] * noted)]
+    against = [COSTS[own[0].against]] if own and own[0].against else []
+    head = ["method", "%", *(["paper", "diff."] * paper), *against, *(["chosen"] * chosen), *(["note"] * noted)]
     rows = []
     for figure in own:
         published = NOTHING if figure.cell.paper is None else f"{figure.cell.paper:.2f}"
         row = [row_name(figure.cell.row), str(figure), *([published, signed(figure.difference)] * paper)]
+        row += [figure.cost] * len(against)
         row += [in_words(figure.choice.trial.settings) if figure.choice else ""] * chosen
         rows.append(row + [figure.cell.row.note] * noted)
     return head, rows
@@ -115,6 +139,9 @@ def how_it_was_made(plan: Plan) -> list[str]:
     when = "after the last round" if table.report == "last" else "after the round that is best on validation data"
     seeds = f"seed{'s' if len(table.seeds) > 1 else ''} {', '.join(map(str, table.seeds))}"
     said = [f"{measure}, %, {when}; mean ± standard deviation (n - 1) over {seeds}"]
+    if table.against:
+        what = "simulated time" if table.against == "simulated_s" else "payload that the method sent"
+        said.append(f"{COSTS[table.against]}: {what}, of a whole run, all clients together; mean over seeds")
     tuned = [row for row in plan.sweep.rows if row.tune]
     if tuned:
         trials = max(len(cell.trials) for cell in plan.sweep.cells)

@@ -11,6 +11,7 @@ import tomli_w
 
 from launch.sweep.cache import Cache
 from launch.sweep.figures import (
+    COSTS,
     Figure,
     figures,
     how_it_was_made,
@@ -53,6 +54,8 @@ def table_rows(plan: Plan) -> Rows:
             "of_seeds": len(figure.outcomes),
             "paper": figure.cell.paper,
             "difference": figure.difference,
+            "against": table.against or "",
+            "cost": figure.mean_cost,
             "status": figure.status,
             "settings": json.dumps(figure.choice.trial.settings) if figure.choice else "",
             "on_edge": ", ".join(figure.choice.edges) if figure.choice else "",
@@ -162,8 +165,10 @@ def wide_rows(plan: Plan) -> tuple[list[str], list[list[str]]]:
     papers = {column for _, column in found if any(f.cell.paper is not None for f in in_column(found, column))}
     noted = any(row.note for row in sweep.rows)
     head = ["method"]
+    against = sweep.file.sweep.against
     for column in sweep.columns:
         head += [column, "paper", "diff."] if column in papers else [column]
+        head += [COSTS[against]] if against else []
     rows = []
     for row in sweep.rows:
         cells = [row_name(row)]
@@ -171,6 +176,7 @@ def wide_rows(plan: Plan) -> tuple[list[str], list[list[str]]]:
             figure = found.get((row.name, column))
             cells.append(str(figure) if figure else "")
             cells += _beside(figure) if column in papers else []
+            cells += [figure.cost if figure else ""] if against else []
         rows.append(cells + ([row.note] if noted else []))
     return head + (["note"] if noted else []), rows
 

@@ -2,6 +2,7 @@
 
 from launch.sweep.along import along_a_number
 from launch.sweep.figures import (
+    COSTS,
     WORDS,
     Figure,
     column_table,
@@ -15,7 +16,9 @@ from launch.sweep.figures import (
 from launch.sweep.files import as_toml, in_column
 from launch.sweep.plan import Plan
 from pflsim.report.page import Folded, Lines, Part, Remarks, Section, Table, page
+from pflsim.report.picture import Picture
 from pflsim.report.seeds import Points, accuracies
+from pflsim.report.tradeoff import Paid, tradeoff
 
 
 def sweep_page(plan: Plan) -> str:
@@ -37,4 +40,14 @@ def _parts(plan: Plan, own: list[Figure]) -> list[Part]:
     words = frozenset(place for place, name in enumerate(head) if name in WORDS)
     points = [Points(row_name(one.cell.row), list(one.values.values()), one.cell.paper) for one in own]
     seen: list[Part] = [accuracies(points)] if any(one.values for one in points) else []
-    return [*along_a_number(plan, own), *seen, Table(head, rows, left=words)]
+    return [*along_a_number(plan, own), *_against_cost(own), *seen, Table(head, rows, left=words)]
+
+
+def _against_cost(own: list[Figure]) -> list[Picture]:
+    """Accuracy against what `sweep.against` names, of the rows of which there are runs."""
+    found = [
+        Paid(one.cell.row.name, [one.costs[seed] for seed in one.values], list(one.values.values()))
+        for one in own
+        if one.against and one.values
+    ]
+    return [tradeoff(found, f"{COSTS[own[0].against]}, all clients together")] if own[0].against and found else []

@@ -9,8 +9,9 @@ from typing import Any
 from pflsim.record.accuracy import Accuracy, Point, headline, latest, models, over_rounds
 from pflsim.record.database import Reader
 from pflsim.record.result import Result
-from pflsim.sweep_file import Report
+from pflsim.sweep_file import Against, Report
 
+_WAYS = {"bytes": ("up", "down", "peer"), "bytes_up": ("up",), "bytes_down": ("down",)}
 DONE, DIVERGED, FAILED, REFUSED = "done", "diverged", "failed", "refused"
 
 
@@ -33,6 +34,14 @@ class Outcome:
             return None
         value: float = getattr(self.accuracy, measure)
         return value
+
+    def cost(self, against: Against) -> float | None:
+        """Megabytes of payload, or simulated seconds, of the whole run; None where there is no figure."""
+        if self.status != DONE or self.summary is None:
+            return None
+        if against == "simulated_s":
+            return float(self.summary["time"]["simulated_s"] or 0)
+        return sum(int(self.summary["traffic"][f"payload_bytes_{way}"]) for way in _WAYS[against]) / 1e6
 
 
 def read_test(folder: Path, model: str | None, report: Report) -> Outcome:

@@ -18,6 +18,7 @@ from pflsim.conformance.rounds import models, run
 from pflsim.conformance.watching import Watched, over_the_wire, require, same
 from pflsim.errors import DescriptionError
 from pflsim.method import OF_A_SERVER, OF_EVERYBODY, OF_PEERS, OPTIONAL, Method, PeerMethod, is_for_peers
+from pflsim.outside import told
 from pflsim.rng import stream
 
 Check = Callable[[Any], None]
@@ -156,16 +157,19 @@ def sentence(check: Check) -> str:
     return check.__name__.replace("_", " ")
 
 
-def broken(method: Any, checks: Sequence[Check]) -> Iterator[tuple[str, str]]:
-    """Each check in words, and what it complains of ("" if its rule holds)."""
-    from pflsim.outside import told
+def broken(method: Any, guarded: Any, checks: Sequence[Check]) -> Iterator[tuple[str, str]]:
+    """Each check in words, and what it complains of ("" if its rule holds).
 
+    `guarded` is the same method as `pflsim.own_method` has it; only of itself can be told what its class has.
+    """
     for check in checks:
         try:
-            check(method)
+            check(method if check is is_a_frozen_dataclass_with_the_whole_interface else guarded)
         except AssertionError as problem:
             yield sentence(check), str(problem)
-        except Exception as problem:  # whatever a method of somebody's raises
+        except DescriptionError as problem:
+            yield sentence(check), problem.expected
+        except (Exception, SystemExit) as problem:  # whatever a method of somebody's raises
             yield sentence(check), told(problem)
         else:
             yield sentence(check), ""

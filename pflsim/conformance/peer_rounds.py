@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from pflsim.conformance.watching import require
+from pflsim.conformance.watching import require, title
 from pflsim.federation import Neighbour, Round, Tensors
 from pflsim.messages.wire import PUSH, Message, decode, encode_header, tensor_frames
 from pflsim.topology import Topology
@@ -61,7 +61,7 @@ def worked(method: Any, problem: Any, you: Tensors, peer: int, number: int) -> T
     declared = method.client_work(task, {})
     you, up = method.client_step(you, {}, task)
     require(up == {}, "client_step wants to send something up, and there is no server")
-    require(task.spent == declared, f"{type(method).__name__} declared {declared} and did {task.spent}")
+    require(task.spent == declared, f"{title(method)} declared {declared} and did {task.spent}")
     return you
 
 

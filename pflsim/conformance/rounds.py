@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pflsim.conformance.watching import require
+from pflsim.conformance.watching import require, title
 from pflsim.federation import Answer, Federation, Round, Tensors
 
 
@@ -52,7 +52,7 @@ def visit(method: Any, study: Any, ran: Ran, client: int, round: Round) -> Answe
     down = method.server_down(ran.all, client, round)
     declared = method.client_work(task, down)
     ran.you[client], up = method.client_step(ran.you[client], down, task)
-    require(task.spent == declared, f"{type(method).__name__} declared {declared} and did {task.spent}")
+    require(task.spent == declared, f"{title(method)} declared {declared} and did {task.spent}")
     ran.visits[client] += 1
     return Answer(client, up, down, 0, task.n_samples)
 

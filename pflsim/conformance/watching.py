@@ -28,8 +28,9 @@ def over_the_wire(tensors: Tensors) -> Tensors:
     """What the receiver makes of the bytes, in memory that starts anywhere."""
     arrived = {}
     for name, tensor in tensors.items():
+        require(isinstance(tensor, torch.Tensor), f"{name} travels as a {type(tensor).__name__}, and only tensors do")
         require(tensor.dtype in (torch.float32, torch.int64), f"{name} travels as {tensor.dtype}")
-        frame = bytearray(8) + bytearray(tensor.contiguous().numpy().tobytes())
+        frame = bytearray(8) + bytearray(tensor.detach().contiguous().numpy().tobytes())
         arrived[name] = torch.frombuffer(frame, dtype=tensor.dtype, offset=8).reshape(tensor.shape)
     return arrived
 
@@ -53,11 +54,17 @@ def same(one: Any, other: Any) -> bool:
     return len(first) == len(second) and all(map(torch.equal, first, second))
 
 
+def title(method: Any) -> str:
+    """What a method is called, watched or not."""
+    return method.title if isinstance(method, Watched) else type(method).__name__
+
+
 class Watched:
     """A method whose every call is checked; what it sends goes over `on_wire`."""
 
     def __init__(self, method: Any, on_wire: Callable[[Tensors], Tensors] = as_it_is) -> None:
         self._method, self._on_wire = method, on_wire
+        self.title = type(method).__name__
 
     def __getattr__(self, name: str) -> Any:
         called = getattr(self._method, name)

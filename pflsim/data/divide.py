@@ -35,11 +35,29 @@ def divide(pool: Pool, table: Mapping[str, Any], clients: int, key: str = "data.
     if isinstance(drawn, Partition):
         return drawn
     draw = drawn if isinstance(drawn, Draw) else Draw(drawn)
+    if ":" in name:
+        draw = _as_indices(pool, draw, clients)
     parts = _with_test(pool, draw)
     for client, part in enumerate(parts):
         empty = f"leaves client {client} without a training sample: use fewer clients or more data"
         pool.require(len(part.train) > 0, "name", name, empty)
     return _with_rules(pool, parts, dict(draw.notes))
+
+
+def _as_indices(pool: Pool, draw: Draw, clients: int) -> Draw:
+    """What a user's own partition gives, if each client has indices of the pool's samples, each once."""
+    count = f"gives {len(draw.clients)} clients their samples, and there are {clients}"
+    pool.require(len(draw.clients) == clients, "name", pool.partition, count)
+    checked: list[Any] = []
+    for client, given in enumerate(draw.clients):
+        every = given.all if isinstance(given, Part) else np.asarray(given)
+        whole = every.ndim == 1 and (every.dtype.kind in "iu" or not every.size)
+        wanted = f"must give client {client} whole numbers from 0 to {len(pool) - 1}, each once"
+        right = whole and len(np.unique(every)) == len(every) and (not every.size or every.min() >= 0)
+        most = len(pool) + (0 if pool.official_test is None else len(pool.official_test))
+        pool.require(right and (not every.size or int(every.max()) < most), "name", pool.partition, wanted)
+        checked.append(given if isinstance(given, Part) else every.astype(np.int64))
+    return replace(draw, clients=checked)
 
 
 def _require_rest(key: str, share: float, sizes: Iterable[int]) -> None:

@@ -4,14 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
+import torch
 from torch import nn
 
-from pflsim import catalogue
+from pflsim import catalogue, outside
 from pflsim.errors import DescriptionError
 from pflsim.learning.module import Start
 from pflsim.learning.training import Training
 from pflsim.learning.vector import Network, network
 from pflsim.rng import torch_seed
+
+_SAMPLES = 2  # not 1: BatchNorm1d cannot normalise a single sample
 
 
 def load(table: Mapping[str, Any], shape: tuple[int, ...], classes: int, rng: np.random.Generator) -> Network:
@@ -32,10 +35,27 @@ def load(table: Mapping[str, Any], shape: tuple[int, ...], classes: int, rng: np
     torch_seed(rng)
     try:
         module = catalogue.made(make, "model.name", table["name"], nn.Module, shape, classes, **settings)
+        _require_outputs(module, table["name"], shape, classes)
         return network(module, shape, start)
     except DescriptionError as problem:
         value = table["name"] if problem.key == "model.name" else problem.value
         raise DescriptionError(problem.key, value, problem.expected) from problem
+
+
+def _require_outputs(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a module of a user's own that cannot take samples of this shape, or has other outputs than one a class."""
+    if ":" not in name:
+        return
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            given = module.eval()(torch.zeros(_SAMPLES, *shape))
+    except Exception as problem:
+        reason = f"it cannot take samples of shape {list(shape)}: {outside.told(problem)}"
+        raise DescriptionError("model.name", name, reason) from problem
+    if not isinstance(given, torch.Tensor) or (classes and given.shape != (_SAMPLES, classes)):
+        got = list(given.shape) if isinstance(given, torch.Tensor) else f"a {type(given).__name__}"
+        reason = f"must return [{_SAMPLES}, {classes}] logits for {_SAMPLES} samples of {classes} classes, not {got}"
+        raise DescriptionError("model.name", name, reason)
 
 
 def require_batches(

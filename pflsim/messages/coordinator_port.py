@@ -29,10 +29,9 @@ class CoordinatorPort(Port):
         source = (message.sender, message.channel)
         if message.sequence <= self._seen.get(source, 0):
             return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
-        try:
-            said = self.arbiter.take(message.sender, message.facts) if self.arbiter is not None else []
-        except (KeyError, TypeError, ValueError) as problem:
-            raise BadMessage(f"{message.sender} reports what is no report ({problem})") from problem
+        if self.arbiter is not None and not self.arbiter.is_report(message.facts):
+            raise BadMessage(f"{message.sender} reports what is no report ({message.facts!r:.80})")
+        said = self.arbiter.take(message.sender, message.facts) if self.arbiter is not None else []
         self._seen[source] = message.sequence
         self._tell("received", message, sizes, self.clock.now_ns())
         for to, kind, until_ns in said:

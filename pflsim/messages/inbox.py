@@ -103,6 +103,19 @@ class Inbox:
         self._hush(channel, sender)
         return bool(found) or (sender, work_id) in self._cancelled
 
+    def forget(self, sender: str) -> list[tuple[str, int]]:
+        """`sender` has left the run and owes nothing any more; the channel and work of each answer that it owed."""
+        forgotten = []
+        for channel in CHANNELS:
+            forgotten += [(channel, one.work_id) for one in self._owed.pop((channel, sender), ())]
+            self._hush(channel, sender)
+        return forgotten
+
+    def silent(self, channel: str | None) -> list[str]:
+        """Who owes the answer that is waited for there, in order."""
+        owing = next((one for one in _channels(channel) if self._silent[one]), None)
+        return sorted(self._silent[owing]) if owing is not None else []
+
     def promise(self, sender: str, work_id: int, leaves_ns: int, latency_ns: int) -> None:
         """`sender` has said that its answer to this work will not leave before or at `leaves_ns`."""
         for one in self._owed["data", sender]:

@@ -51,6 +51,20 @@ class Arbiter:
         self._peers = {name: _Peer() for name in peers}
         self._latency_ns = least_latency_ns
 
+    def is_report(self, facts: Mapping[str, Any]) -> bool:
+        """Whether `take` can take this, whoever has made it."""
+        if facts.keys() != {"next_ns", "wants", "sent", "come"} or type(facts["wants"]) is not bool:
+            return False
+        counted = [facts[which] for which in ("sent", "come")]
+        if not all(isinstance(counts, dict) and counts.keys() <= self._peers.keys() for counts in counted):
+            return False
+        pairs = [pair for counts in counted for pair in counts.values()]
+        if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+            return False
+        return all(
+            type(number) is int and 0 <= number <= FAR_NS for number in (facts["next_ns"], *sum(map(tuple, pairs), ()))
+        )
+
     def take(self, sender: str, facts: Mapping[str, Any]) -> list[Say]:
         """What follows from a report: {next_ns, wants, sent: {to: [count, first_ns]}, come: {from: [count, last_ns]}}.
 

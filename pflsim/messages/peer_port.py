@@ -127,6 +127,8 @@ class PeerPort(Port):
             return self._take_word_of_the_arbiter(message, sizes)
         message.left_ns = stamp[0]
         if message.kind == wire.STOP:
+            if message.sender != COORDINATOR:
+                raise BadMessage(f"{message.sender} says STOP, which is for the coordinator to say")
             self._stop = message, stamp, sizes
             return self._stop_in_turn()
         if message.kind == wire.MARK:

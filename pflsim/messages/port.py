@@ -12,7 +12,7 @@ then under the wall clock answers in between: `when_asked` is the part of its pr
 """
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +25,7 @@ from pflsim.coding.settings import Codecs
 from pflsim.errors import BadMessage, RunFailed, few
 from pflsim.messages import wire
 from pflsim.messages.departures import Departure, Departures, burst_of, frame_sizes
-from pflsim.messages.inbox import ASIDE, Inbox, Sizes
+from pflsim.messages.inbox import ASIDE, CHANNELS, Inbox, Sizes
 from pflsim.messages.journal import Journal, Recorder
 from pflsim.messages.wire import Frame, Message
 from pflsim.timing.clock import NANOSECONDS, Clock, require_countable
@@ -89,6 +89,8 @@ class Port:
         """The kinds that this actor takes."""
         self.codecs = Codecs()
         """How the messages of the method travel."""
+        self.inspect: Callable[[Message], None] | None = None
+        """Raises BadMessage for a message that no honest actor sends; where strangers may speak."""
         self.when_asked: Callable[[Message], None] | None = None
         """Answers what takes no simulated time while this actor works."""
         self._carrier, self._links = carrier, links
@@ -109,6 +111,10 @@ class Port:
         """Work that was cancelled, as far as this actor has heard."""
         self._never_answer: set[str] = set()
         """Who will not answer what it was asked last."""
+        self.lost: set[str] = set()
+        """Who has left the run, for whatever reason, and will never speak again."""
+        self._unanswered: dict[str, deque[Message]] = {channel: deque() for channel in CHANNELS}
+        """By channel: what is handed out instead of the answers of those who are lost."""
         self._sequence: Counter[str] = Counter()
         self._seen: dict[tuple[str, str], int] = {}
         self._journal = Journal(name, recorder)
@@ -169,6 +175,9 @@ class Port:
     def expect(self, sender: str, kind: str, work_id: int = 0) -> None:
         """`sender` owes this actor an answer of `kind`; every question that is sent says so by itself."""
         not_before_ns = -math.inf
+        if sender in self.lost:
+            self._unanswered[wire.CHANNEL[kind]].append(Message(wire.LOST, sender, self.name, work_id=work_id))
+            return
         if wire.CHANNEL[kind] == "data":
             there_and_back_ns = self._links.latency_ns(self.name, sender) + self._links.latency_ns(sender, self.name)
             not_before_ns = self.clock.now_ns() + there_and_back_ns
@@ -316,6 +325,8 @@ class Port:
             return self._refuse(message, "duplicate", f"{message.kind} {message.sequence} came again", sizes)
         if message.coded:
             self._unpack(message)
+        if self.inspect is not None:
+            self.inspect(message)
         if self._inbox.is_void(message, stamp[0]):  # whenever it comes: nobody takes it, so it need not come in order
             self._seen[source] = message.sequence
             self._inbox.forgive(message.sender, wire.INSTEAD.get(message.kind, message.kind), message.work_id)
@@ -329,9 +340,20 @@ class Port:
             return self._refuse(message, "unasked", f"{message.kind} {message.work_id} answers nothing", sizes)
         self._seen[source] = message.sequence
         departure_ns, paused_ns = stamp[0], stamp[1]
-        self.clock.paused_ns = max(self.clock.paused_ns, paused_ns)
+        if message.sender in wire.TAKEN_BY:  # the hub alone stops the clocks
+            self.clock.paused_ns = max(self.clock.paused_ns, paused_ns)
         self._inbox.put(message, sizes, departure_ns, flight)
         return True
+
+    def lose(self, actor: str) -> None:
+        """`actor` has left the run and will never speak again; for each answer that it owes, a LOST is handed out."""
+        self.lost.add(actor)
+        for channel, work_id in self._inbox.forget(actor):
+            self._unanswered[channel].append(Message(wire.LOST, actor, self.name, work_id=work_id))
+
+    def silent(self) -> list[str]:
+        """Who owes this actor what it waits for."""
+        return self._inbox.silent(self._wanted)
 
     def tell_untaken(self) -> None:
         """Record what has come and was never taken, as when a run fails; the ledger would hold it for lost."""
@@ -341,7 +363,7 @@ class Port:
 
     def may_go_on(self) -> bool:
         """Whether this actor's wait is over: there is a message that it may have, or it waits no longer."""
-        return self.may_take() or self._is_too_late() or self._waits_in_vain()
+        return bool(self.lost and self._missed()) or self.may_take() or self._is_too_late() or self._waits_in_vain()
 
     def is_asked(self) -> bool:
         """Whether something is asked of this actor that takes no simulated time."""
@@ -381,6 +403,9 @@ class Port:
         began_ns = self.clock.now_ns()
         self._wanted, self._until_ns = channel, until_ns
         self._carrier.wait_for_mail(self)
+        if missed := self._missed():
+            self._until_ns = None
+            return missed.popleft()
         if self._waits_in_vain():
             silent = f": {few(sorted(self._never_answer))} will never answer" if self._never_answer else ""
             raise RunFailed(self.name, f"waits for an answer, and nobody is left who will give one{silent}")
@@ -395,6 +420,11 @@ class Port:
         if message.channel == "data" and now_ns > began_ns and not works:
             self._journal.tell("spans", self.name, "wait", began_ns, now_ns, message.round)
         return message
+
+    def _missed(self) -> deque[Message]:
+        """What is handed out on the channel where this actor waits instead of answers that will not come."""
+        waits_on = CHANNELS if self._wanted is None else (self._wanted,)
+        return next((missed for one in waits_on if (missed := self._unanswered[one])), deque())
 
     def _has_message_by(self, until_ns: int) -> bool:
         due_ns = self._inbox.next_due_ns(self._wanted)
@@ -435,7 +465,11 @@ class Port:
     def _take_promise(self, message: Message, sizes: Sizes) -> bool:
         never = message.facts.get("never")
         if never is not None:
-            if never not in wire.ANSWERS or not self._inbox.forgive(message.sender, never, message.work_id):
+            if (
+                not isinstance(never, str)
+                or never not in wire.ANSWERS
+                or not self._inbox.forgive(message.sender, never, message.work_id)
+            ):
                 raise BadMessage(f"{message.sender} does not owe the {never!r:.40} that it will not give")
             self._seen[message.sender, message.channel] = message.sequence
             self._never_answer.add(message.sender)

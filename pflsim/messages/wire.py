@@ -36,6 +36,8 @@ JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
 CHECKPOINT, STANDS, GO_ON = "CHECKPOINT", "STANDS", "GO_ON"
 PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED = "PLACES", "HELLO", "WELCOME", "READY", "BEGIN", "FINISHED"
 WAITING, TELL, LICENCE, MARK = "WAITING", "TELL", "LICENCE", "MARK"
+LOST = "LOST"
+"""Never travels: what a port hands out in the place of an answer of an actor that has left the run."""
 
 CHANNEL = {
     WORK: "data",
@@ -100,6 +102,8 @@ TAKEN_BY = {
 TAKEN_BY_CLIENT = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON})
 TAKEN_BY_PEER = frozenset({PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE, MARK})
 
+ONLY_OF_THE_HUB = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON, PLACES, BEGIN, TELL, LICENCE})
+"""The kinds that only a server or a coordinator sends."""
 
 DTYPES: dict[str, tuple[torch.dtype, np.dtype[Any]]] = {
     "f4": (torch.float32, np.dtype("<f4")),
@@ -335,7 +339,7 @@ def _tensor(name: str, dtype: str, shape: list[int], frame: memoryview) -> Tenso
     if frame.nbytes != expected:
         raise BadMessage(f"tensor {name!r:.40} has {frame.nbytes} bytes, its shape says {expected}")
     torch_type, _ = DTYPES[dtype]
-    if dtype == "b1" and frame.nbytes and max(frame) > 1:
+    if dtype == "b1" and frame.nbytes and np.frombuffer(frame, np.uint8).max() > 1:
         raise BadMessage(f"tensor {name!r:.40} is not made of truth values")
     if not count:
         return torch.empty(shape, dtype=torch_type)

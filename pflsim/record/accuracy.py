@@ -83,12 +83,17 @@ def models(reader: Reader) -> list[str]:
 
 
 def latest(reader: Reader, model: str, split: str = "test") -> Accuracy:
-    """A model's accuracy by the last evaluation of each client; peers may have stopped after different rounds."""
+    """A model's accuracy by the last evaluation of each client; peers may have stopped after different rounds.
+
+    Without clients that were lost on the way: the result is that of those who were there to the end.
+    """
     select = (
         "SELECT client, correct, total, loss FROM evaluations WHERE model = ? AND split = ? "
         "ORDER BY round, client, rowid"
     )
-    last = {client: scores for client, *scores in reader.query(select, model, split)}
+    lost = {name for (name,) in reader.query("SELECT actor FROM events WHERE what = 'lost'")}
+    gone = {client for client, name in reader.query("SELECT client, name FROM clients") if name in lost} if lost else ()
+    last = {client: scores for client, *scores in reader.query(select, model, split) if client not in gone}
     return over_clients((correct, total, loss) for _, (correct, total, loss) in sorted(last.items()))
 
 

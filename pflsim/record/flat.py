@@ -63,12 +63,13 @@ def _summary(summary: Mapping[str, Any]) -> Flat:
         {"key": key, "number": float(value), "text": None}
         if isinstance(value, int | float) and not isinstance(value, bool)
         else {"key": key, "number": None, "text": value if isinstance(value, str) else json.dumps(value)}
-        for key, value in _leaves(summary, "")
+        for key, value in leaves(summary)
     ]
     return Flat({"key": "TEXT", "number": "REAL", "text": "TEXT"}, rows)
 
 
-def _leaves(value: Any, at: str) -> list[tuple[str, Any]]:
+def leaves(value: Any, at: str = "") -> list[tuple[str, Any]]:
+    """What is no table in tables of tables, under dotted keys."""
     if not isinstance(value, Mapping):
         return [(at, value)]
-    return [leaf for key, inner in value.items() for leaf in _leaves(inner, f"{at}.{key}" if at else str(key))]
+    return [leaf for key, inner in value.items() for leaf in leaves(inner, f"{at}.{key}" if at else str(key))]

@@ -202,7 +202,7 @@ def _checked(name: str, violations: Invariant, facts: Facts) -> Check:
     if name in _NEEDS_SPANS and not facts.history.spans:
         return Check(name, not_checked="the record has no spans")
     if name in _NEEDS_ALL and not facts.is_whole:
-        return Check(name, not_checked="the run is not done, and not all has been told of it")
+        return Check(name, not_checked="the run is not done, and not all has been told of it, or somebody was lost")
     if name in _NEEDS_VIRTUAL_TIME and not facts.is_virtual:
         return Check(name, not_checked="under the wall clock what is between two events takes real time")
     return Check(name, tuple(violations(facts)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pflsim.errors import DescriptionError
 from pflsim.record.accuracy import Point, over_rounds
 from pflsim.record.database import Reader
 from pflsim.record.flat import flat
@@ -23,14 +24,20 @@ class Result:
 
     @classmethod
     def open(cls, directory: Path | str) -> Self:
-        """The result in `directory`; FileNotFoundError says what is missing there."""
+        """The result in `directory`; FileNotFoundError says what is missing there, DescriptionError what is damaged."""
         folder = Path(directory)
         path = folder / "summary.json"
         if not path.exists():
             started = (folder / "record.db").exists()
             reason = "the run has not ended, or failed" if started else "no run was here"
             raise FileNotFoundError(f"there is no {path}: {reason}")
-        return cls(folder, json.loads(path.read_text(encoding="utf-8")))
+        try:
+            summary = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as problem:
+            raise DescriptionError("DIR", str(folder), f"has a summary.json that is no JSON: {problem}") from problem
+        if not isinstance(summary, dict):
+            raise DescriptionError("DIR", str(folder), "has a summary.json that is no table")
+        return cls(folder, summary)
 
     @property
     def record(self) -> Path:
