@@ -43,7 +43,7 @@ def wrong(tables: dict[str, Any], build: bool = False) -> str:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("run__clintes", 3, "run.clintes = 3: unknown key; known are clients, "),
+        ("run__clintes", 3, "run.clintes = 3: unknown key; known are checkpoint_every, "),
         ("run__clintes", 3, "; did you mean 'clients'?"),
         ("rounds", 3, "; did you mean 'run.rounds'?"),
         ("step_size", 0.1, "; did you mean 'training.step_size'?"),
