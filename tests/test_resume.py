@@ -300,11 +300,6 @@ def test_real_time_takes_no_checkpoints() -> None:
         validate(long("sync", time__mode="wall"))
 
 
-def test_nor_do_runs_that_go_on_without_who_is_lost() -> None:
-    with pytest.raises(DescriptionError, match=r"run\.checkpoint_every = 4: cannot go with run\.on_loss"):
-        validate(long("sync", run__on_loss="continue"))
-
-
 def test_over_several_machines_neither(tmp_path: Path) -> None:
     lan = lan_of("tcp://127.0.0.1:0", insecure=True)
     assert lan is not None
