@@ -19,6 +19,7 @@ before; the clusters of CGPFL are unweighted.
 Asynchronous form: CGPFL's; K is chosen with its first clusters. Buffered: in the first buffers.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -52,7 +53,7 @@ class CGPFLHeur(CGPFL):
         require_number("algorithm.K", self.K, 0)
         if not 1 <= self.least <= most:
             raise DescriptionError("algorithm.least", self.least, f"must be from 1 to {most}, the most that are tried")
-        if self.bound == "paper" and d > np.e * n:
+        if self.bound == "paper" and d > math.e * n:
             reason = f"has no value for d = {d} parameters and n = {n} samples (log(e n / d) < 0); take clamped"
             raise DescriptionError("algorithm.bound", self.bound, reason)
         return CGPFL.check(replace(self, K=most), federation)
@@ -103,7 +104,7 @@ class CGPFLHeur(CGPFL):
         if self.bound == "relative":
             e = np.sqrt(K) + self.mu_h * (cost / cost[0] if cost[0] > 0.0 else cost)
         else:
-            e = np.sqrt(d * K / n * np.log(np.e * max(n, d if self.bound == "clamped" else n) / d)) + self.mu_h * cost
+            e = np.sqrt(d * K / n * np.log(math.e * max(n, d if self.bound == "clamped" else n) / d)) + self.mu_h * cost
         return np.asarray(e[self.least - 1 :])
 
     def _most(self, federation: Federation) -> int:
