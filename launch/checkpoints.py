@@ -11,8 +11,8 @@ import shutil
 import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Any
@@ -20,8 +20,9 @@ from typing import IO, Any
 import nodes
 import pflsim
 from pflsim.errors import DescriptionError
-from pflsim.record.database import Reader
+from pflsim.record.database import Reader, Record
 from pflsim.record.history import SERVER
+from pflsim.record.tables import ENDS
 
 KEPT = 2
 MANIFEST = "checkpoint.json"
@@ -103,7 +104,7 @@ class Checkpoints:
                 shutil.rmtree(older, ignore_errors=True)
 
     def last(self, say: Callable[[str], None]) -> Checkpoint | None:
-        """The last one that is whole; `say` is told why a later one is not. What is no checkpoint is removed."""
+        """The last one that is whole; `say` is told why a later one is not. Nothing is changed."""
         for place in self._places():
             flaw, found = "it is not complete", None
             if (place / MANIFEST).exists():
@@ -111,8 +112,15 @@ class Checkpoints:
             if found is not None:
                 return found
             say(f"checkpoint {place.name} is not used: {flaw}")
-            shutil.rmtree(place, ignore_errors=True)
         return None
+
+    def go_back_to(self, checkpoint: Checkpoint, record: Record) -> None:
+        """Put `record` back to when it was taken; the later ones are removed, for what they have will come again."""
+        for place in self._places():
+            if place.name > _name(checkpoint.round):
+                shutil.rmtree(place, ignore_errors=True)
+        record.forget_after(checkpoint.rows)
+        self.complete(replace(checkpoint, rows=record.last_rows()))  # rows of peers' words went, too
 
     def last_round(self) -> int:
         """After which round the last one was taken; 0 if there is none."""
@@ -139,12 +147,14 @@ class Checkpoints:
         except (OSError, ValueError, KeyError, TypeError) as problem:
             return f"{MANIFEST} cannot be read ({problem})", None
         for name, digest in found.files.items():
-            if not (place / name).exists() or _digest_of(place / name) != digest:
+            if _digest_of(place / name) != digest:
                 return f"{name} is missing or has another checksum than it had", None
-        with suppress(OSError, sqlite3.Error), closing(Reader(self._directory / "record.db")) as reader:
-            if all((_last_row(reader, table) or 0) >= row for table, row in found.rows.items()):
-                return "", found
-        return "record.db lacks what was told before it", None
+        try:
+            with closing(Reader(self._directory / "record.db")) as reader:
+                lacking = [table for table, row in _needed(found).items() if (_last_row(reader, table) or 0) < row]
+        except (OSError, sqlite3.Error) as problem:
+            return f"record.db cannot be read ({problem})", None
+        return ("record.db lacks what was told before it", None) if lacking else ("", found)
 
 
 def described(directory: Path) -> dict[str, Any]:
@@ -175,8 +185,18 @@ def _digest(content: Any) -> str:
 
 
 def _digest_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
+    """Empty for what cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def _needed(checkpoint: Checkpoint) -> dict[str, int]:
+    """By table: the row that must be there; of peers' messages, the last may be among what they say anew."""
+    among_peers = any(name.endswith(".crossed") for name in checkpoint.files)
+    return {table: row for table, row in checkpoint.rows.items() if not (among_peers and table in ENDS)}
 
 
 def _last_row(reader: Reader, table: str) -> int | None:

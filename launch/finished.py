@@ -17,6 +17,7 @@ from pflsim.record.critical_path import CriticalPath, critical_paths
 from pflsim.record.database import Reader
 from pflsim.record.history import SERVER, History
 from pflsim.record.participation import save_participation_plot
+from pflsim.record.snapshot import ending
 from pflsim.record.timeline import Window, window_of
 from pflsim.record.trace import write_trace
 from pflsim.record.waiting import step_paths
@@ -65,8 +66,7 @@ class FinishedRun:
     @cached_property
     def ended(self) -> str:
         """How it ended: "done", "failed" or "interrupted"; "" if it goes on, or if its launcher was killed."""
-        told = self.reader.query("SELECT what FROM events WHERE actor = 'launcher' ORDER BY rowid DESC LIMIT 1")
-        return str(told[0][0]) if told else ""
+        return ending(self.reader)
 
     @cached_property
     def lost(self) -> list[str]:

@@ -35,11 +35,11 @@ class State:
         self.dead: set[str] = set()
         self._headline: str | None = None  # clients state their headline model first
         self._evaluated: dict[int, tuple[int, int, int]] = {}  # by round: clients heard, correct and total samples
-        self._whole: tuple[int, int] = (0, 0)  # of the latest round that all have evaluated: correct and total
+        self._whole: tuple[int, int] = (0, 0)  # of the latest round that all who are there have evaluated
 
     @property
     def accuracy(self) -> float | None:
-        """Weighted test accuracy in the latest evaluation of which all clients have been heard; a fraction of 1."""
+        """Weighted test accuracy in the latest evaluation of which all who are there have been heard; 1 at most."""
         correct, total = self._whole
         return correct / total if total else None
 
@@ -87,15 +87,21 @@ class State:
             return
         heard, right, among = self._evaluated.get(round_, (0, 0, 0))
         self._evaluated[round_] = heard + 1, right + correct, among + total
-        if heard + 1 == self.clients:  # among peers some are rounds ahead
-            self._whole = self._evaluated[round_][1:]
-            self._evaluated = {later: found for later, found in self._evaluated.items() if later > round_}
+        self._settle()
+
+    def _settle(self) -> None:
+        """Take the latest evaluation that all have made who are there; among peers some are rounds ahead."""
+        whole = [round_ for round_, (heard, *_) in self._evaluated.items() if heard >= self.alive]
+        if whole:
+            self._whole = self._evaluated[max(whole)][1:]
+            self._evaluated = {later: found for later, found in self._evaluated.items() if later > max(whole)}
 
     def _take_event(self, actor: str, what: str) -> None:
         if what == JOINED:
             self.joined.add(actor)
         elif what in (DIED, LOST):
             self.dead.add(actor)
+            self._settle()
         elif what == RESTARTED:
             self.dead.discard(actor)
 

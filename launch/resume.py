@@ -36,7 +36,6 @@ def resume(directory: Path, *, quiet: bool = False) -> Result:
         if found is None:
             raise _nothing(directory)
         _require_the_same(directory, found)
-        (directory / "summary.json").unlink(missing_ok=True)  # it tells how the run ended before
         progress.say(f"resuming after round {found.round}")
         going_on = ResumedRun(run.description, directory, progress, found)
         result = completed(run_to_the_end(going_on), run.description)

@@ -30,18 +30,19 @@ class ResumedRun(LocalRun):
         self._logs.mkdir(exist_ok=True)
 
     def _record(self) -> Record:
-        """The record as it was when all stood."""
-        record = Record(self.directory / "record.db", resume=True)
-        record.forget_after(self.since.rows)
-        return record
+        self._open_record = Record(self.directory / "record.db", resume=True)
+        return self._open_record
 
     def _keep_plan(self) -> None:
-        """It is written down already; what ran then must be what runs now."""
+        """It is written down already; what ran then must be what runs now. Nothing is changed before that is sure."""
         then, now = self.since.run.get("versions", {}), self._plan["effective"]["versions"]
         for name, version in then.items():
             if now.get(name) != version:
+                self._plan = {}  # nothing is going to run, so nothing is told of it
                 expected = f"must be {version}, with which this run began: other versions may give other bits"
                 raise DescriptionError(f"the version of {name}", now.get(name), expected)
+        self.checkpoints.go_back_to(self.since, self._open_record)
+        (self.directory / "summary.json").unlink(missing_ok=True)  # it tells how the run ended before
         with Reader(self.directory / "record.db") as reader:
             self._recorder.remember(reader)
             self.progress.update(_seen(reader))
@@ -75,8 +76,9 @@ def _rest_of(run: LocalRun, failure: RunFailed) -> ResumedRun:
     last = run.checkpoints.last(progress.say)
     if last is None or (isinstance(run, ResumedRun) and last.round <= run.since.round):
         raise failure
-    progress.say(f"{failure}; going on after round {last.round}")
-    return ResumedRun(run.description, run.directory, progress, last, str(failure))
+    why = str(failure).splitlines()[0]
+    progress.say(f"{why}; going on after round {last.round}")
+    return ResumedRun(run.description, run.directory, progress, last, why)
 
 
 def _seen(reader: Reader) -> Iterator[tuple[Any, ...]]:

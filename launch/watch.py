@@ -13,6 +13,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from launch.checkpoints import Checkpoints
 from launch.finished import FinishedRun
 from launch.memory import pss_bytes
 from launch.show import Screen
@@ -69,9 +70,12 @@ def watch(directory: Path, clock: Callable[[], float] = time.monotonic) -> None:
         return
     with _keys() as pressed, Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
         while True:
-            live.update(view(watcher.look(), console.width, console.height), refresh=True)
+            watched = watcher.look()
+            live.update(view(watched, console.width, console.height), refresh=True)
             if watcher.is_over or pressed(watcher.pause_s) in ("q", "Q"):
-                return
+                break
+    if watcher.is_over and not watched.now.ended:
+        console.print(watcher.what_is_left, markup=False)
 
 
 class Watcher:
@@ -104,6 +108,13 @@ class Watcher:
             found.memory_bytes, found.memory_course = self._weigh(began_s), self._course
         self.is_over = bool(now.ended) or (not found.memory_bytes and began_s - self._alive_s > GONE_S)
         return found
+
+    @property
+    def what_is_left(self) -> str:
+        """Of a run that was killed, in words."""
+        kept = Checkpoints(self._directory).last_round()
+        rest = f"; `pflsim resume {self._directory}` goes on after round {kept}" if kept else ""
+        return f"this run was killed: no process of it is there any more, its record is{rest}"
 
     def _weigh(self, now_s: float) -> dict[str, int]:
         """The memory of each of the run's processes; asked now and then, as that costs time."""
@@ -241,11 +252,11 @@ def _lines(watcher: Watcher, console: Console) -> None:
     shown = None
     while True:
         watched = watcher.look()
-        if watched.now.rounds != shown or watcher.is_over:
+        if watched.now.rounds != shown or watched.now.ended:
             console.print(line(watched), markup=False, highlight=False, soft_wrap=True)
             shown = watched.now.rounds
         if watcher.is_over:
-            console.print(_last_word(watched) if watched.now.ended else "nothing of this run is left", markup=False)
+            console.print(_last_word(watched) if watched.now.ended else watcher.what_is_left, markup=False)
             return
         time.sleep(max(LINE_EVERY_S, watcher.pause_s))
 

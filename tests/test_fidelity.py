@@ -139,6 +139,6 @@ def test_a_real_network_is_as_slow_as_predicted_and_carries_what_the_record_says
 
 
 def test_the_table_says_what_is_off_and_where_there_were_too_few_bytes() -> None:
-    found = table([Compared("one", 1.0, 1.04, 2_000_000, 2_050_000), Compared("two", 1.0, 1.1, 1_000, 2_000)])
+    found = table([Compared("one", 1.0, 1.04, 4_000_000, 4_100_000), Compared("two", 1.0, 1.1, 1_000, 2_000)])
     assert list(found.columns[3].cells) == ["[green]+4.0%[/]", "[red]+10.0%[/]"]
     assert list(found.columns[6].cells) == ["[red]+2.5%[/]", "too few"]

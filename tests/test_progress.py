@@ -85,6 +85,17 @@ def test_joins_deaths_and_restarts_are_counted() -> None:
     assert "3/3 alive" in progress.state.parts()
 
 
+def test_accuracy_goes_on_without_who_was_lost() -> None:
+    progress = Progress(10, 2, quiet=False, stream=io.StringIO(), clock=Clock())
+    evaluated = [("evaluations", 1, 0, client, "global", "test", 5 + client, 10, 0.5) for client in range(2)]
+    progress.update([*evaluated, ("evaluations", 2, 0, 0, "global", "test", 9, 10, 0.5)])
+    assert progress.state.accuracy == 0.55
+    progress.update([("events", "c001", "lost", "was killed by SIGKILL", 0, 0.2)])
+    assert progress.state.accuracy == 0.9
+    progress.update([("evaluations", 3, 0, 0, "global", "test", 10, 10, 0.5)])
+    assert progress.state.accuracy == 1.0
+
+
 def test_who_has_joined_is_said_while_the_others_still_start() -> None:
     output, clock = io.StringIO(), Clock()
     progress = Progress(10, 3, name="FedU", stream=output, clock=clock)

@@ -9,24 +9,27 @@ import signal
 import sqlite3
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 
 import pflsim
-from launch.checkpoints import MANIFEST, Checkpoints
+from launch.checkpoints import MANIFEST, Checkpoint, Checkpoints, _digest
 from launch.lan import LanRun, lan_of
 from launch.progress import Progress
 from launch.resume import resume
 from nodes.sequential import run_sequentially
 from pflsim.errors import DescriptionError
-from pflsim.record.database import Reader
+from pflsim.record.database import Reader, Record
 from pflsim.record.tables import TABLES
 from pflsim.spec import validate
 from pflsim.study import Study
@@ -206,6 +209,51 @@ def killed(launch: Launch, engine: str = "sync") -> Launched:
     return run
 
 
+def test_a_checkpoint_of_peers_serves_as_often_as_the_run_is_killed_before_the_next(tmp_path: Path) -> None:
+    """What they say to their coordinator is forgotten, also where it came last; what is told then takes its rows."""
+
+    def sent(kind: str, sequence: int) -> tuple[Any, ...]:
+        return ("sent", "c000", "coordinator" if kind == "WAITING" else "c001", kind, "data", sequence, 1, 8, 8, 8, 5)
+
+    checkpoints, file = Checkpoints(tmp_path), tmp_path / "checkpoints" / "000004" / "c000.crossed"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"what was under way")
+    with Record(tmp_path / "record.db", numbered=True) as record:
+        record.write([sent("PUSH", 1), sent("WAITING", 2), sent("WAITING", 3)])
+        digests = {file.name: sha256(file.read_bytes()).hexdigest()}
+        checkpoints.complete(Checkpoint(4, 1.0, digests, record.last_rows(), {}, "code"))
+        for _ in range(3):
+            found = checkpoints.last(pytest.fail)
+            assert found is not None
+            checkpoints.go_back_to(found, record)
+            with Reader(tmp_path / "record.db") as reader:
+                assert [row["kind"] for row in reader.rows("sent")] == ["PUSH"]
+            record.write([sent("WAITING", 1 << 32), sent("PUSH", 4), sent("PUSH", 5)])
+
+
+def test_a_resume_that_is_refused_changes_nothing(launch: Launch) -> None:
+    run = killed(launch)
+    described = tomllib.loads((run.out / "run.toml").read_text())
+    described["versions"]["torch"] = "0.1"
+    (run.out / "run.toml").write_text(tomli_w.dumps(described))
+    (run.out / "summary.json").write_text("{}")
+    manifest = run.out / "checkpoints" / f"{Checkpoints(run.out).last_round():06d}" / MANIFEST
+    checkpoint = json.loads(manifest.read_text())["checkpoint"]
+    checkpoint["run"]["versions"]["torch"] = "0.1"
+    manifest.write_text(json.dumps({"sha256": _digest(checkpoint), "checkpoint": checkpoint}))
+    kept, rows = files(run.out), {table: run.rows(table) for table in TABLES if table != "events"}
+    with pytest.raises(DescriptionError, match=r"the version of torch = .*: must be 0\.1, with which this run began"):
+        resume(run.out, quiet=True)
+    assert files(run.out) == kept
+    assert {table: run.rows(table) for table in rows} == rows
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What lies in a run's folder, but for its logs and its record."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): path.read_bytes() for path in found if path.suffix in (".json", ".toml", ".state")}
+
+
 @pytest.mark.parametrize("torn", ["c003.state", MANIFEST])
 def test_a_torn_checkpoint_is_told_by_its_checksum_and_the_one_before_is_used(torn: str, launch: Launch) -> None:
     run = killed(launch)
@@ -219,6 +267,17 @@ def test_a_torn_checkpoint_is_told_by_its_checksum_and_the_one_before_is_used(to
     assert found is not None
     assert found.round == last - EVERY
     assert any(f"{last:06d}" in line and torn in line for line in said), said
+    assert_ends_the_same(run.out, "sync")
+
+
+def test_a_file_that_cannot_be_read_is_as_one_that_is_torn(launch: Launch) -> None:
+    run = killed(launch)
+    last = Checkpoints(run.out).last_round()
+    file = run.out / "checkpoints" / f"{last:06d}" / "server.state"
+    file.unlink()
+    file.mkdir()
+    found = Checkpoints(run.out).last(lambda line: None)
+    assert found is not None and found.round == last - EVERY
     assert_ends_the_same(run.out, "sync")
 
 
@@ -289,10 +348,12 @@ def forget_the_end(directory: Path) -> None:
 
 
 def test_only_two_checkpoints_are_kept(launch: Launch) -> None:
-    run = killed(launch)
-    whole = [place.name for place in (run.out / "checkpoints").iterdir() if (place / MANIFEST).exists()]
-    assert len(whole) == 2
-    assert json.loads((run.out / "checkpoints" / max(whole) / MANIFEST).read_text())["checkpoint"]["round"] % EVERY == 0
+    run = launch(long("sync"))
+
+    def whole(run: Launched) -> int:
+        return sum(1 for place in (run.out / "checkpoints").glob("0*") if (place / MANIFEST).exists())
+
+    run.wait_for(lambda run: Checkpoints(run.out).last_round() >= 3 * EVERY and whole(run) == 2)
 
 
 def test_real_time_takes_no_checkpoints() -> None:

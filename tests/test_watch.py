@@ -62,6 +62,23 @@ def test_what_each_client_is_at_goes_by_its_last_question_and_answer(tmp_path: P
     assert list(found.slowest) == [Slow("c002", 40.0, 1), Slow("c003", 30.0, 1)]
 
 
+def test_a_run_that_goes_on_without_who_was_lost_is_told_as_it_is(tmp_path: Path) -> None:
+    facts: list[tuple[Any, ...]] = [("events", f"c00{one}", "joined", "", 0, 0.0) for one in range(2)]
+    facts += [("evaluations", 1, 70, one, "global", "test", 6, 10, 0.1) for one in range(2)]
+    facts += [
+        ("events", "c001", "lost", "was killed", 80, 0.0),
+        ("evaluations", 2, 90, 0, "global", "test", 9, 10, 0.1),
+    ]
+    facts += [("events", "launcher", what, "", 0, 0.0) for what in ("restarted", "refused")]
+    with Record(tmp_path / "record.db") as record:
+        record.write(facts)
+    with Reader(tmp_path / "record.db") as reader:
+        found = snapshot(reader)
+    assert found.states == {"c000": "waiting", "c001": "dead"}
+    assert list(found.accuracies) == [0.6, 0.9]
+    assert found.ended == "", "what the launcher tells besides ends no run"
+
+
 def test_a_run_among_peers_is_told_too(tmp_path: Path) -> None:
     run_into(tmp_path / "run", description(**(AMONG | PEERS["sync"])))
     with Reader(tmp_path / "run" / "record.db") as reader:

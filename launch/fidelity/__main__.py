@@ -24,7 +24,7 @@ from launch.fidelity.runs import BedRun, predicted, round_times_s
 
 MOST_OFF = 0.05
 MOST_BYTES_OFF = 0.02
-LEAST_BYTES = 1_000_000
+LEAST_BYTES = 3_000_000
 """Of less than that, what opens connections and the facts for the record are a large part."""
 
 

@@ -48,6 +48,8 @@ def key_of(description: Description) -> str:
 def _without_placement(tables: Mapping[str, Any], mode: str) -> dict[str, Any]:
     """The tables without what does not change a run's results."""
     left_out = {"run": NOT_THE_RESULT if mode == "virtual" else ("name",), "record": ("plot", "report", "trace")}
+    if tables.get("run", {}).get("on_loss") == "restart":  # it ends as if nobody had been lost
+        left_out["run"] = (*left_out["run"], "on_loss")
     kept = {
         name: {key: value for key, value in table.items() if key not in left_out[name]} if name in left_out else table
         for name, table in tables.items()

@@ -12,6 +12,7 @@ from launch.cli import guarded
 from launch.interrupts import interrupt_once
 from launch.local import LocalRun
 from launch.progress import Progress
+from launch.resumed import run_to_the_end
 from launch.verify import with_violations
 from nodes.parent import die_with_parent
 from pflsim.spec import validate
@@ -23,6 +24,10 @@ class WhileParentLives(Progress):
     def __init__(self, parent: int) -> None:
         super().__init__(1, 1, quiet=True)
         self._parent = parent
+
+    def again(self) -> "WhileParentLives":
+        """The same."""
+        return WhileParentLives(self._parent)
 
     def update(self, facts: object) -> None:
         """Called at least every half second as long as the run goes on."""
@@ -39,7 +44,8 @@ def main() -> None:
     order = json.load(sys.stdin)
 
     def run() -> None:
-        with_violations(LocalRun(validate(order["tables"]), Path(order["directory"]), WhileParentLives(parent)).run())
+        one = LocalRun(validate(order["tables"]), Path(order["directory"]), WhileParentLives(parent))
+        with_violations(run_to_the_end(one))
 
     sys.exit(guarded(run))
 

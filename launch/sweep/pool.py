@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.cli import DONE, WRONG
-from launch.host import environment
+from launch.host import environment, how_it_ended
 from launch.sweep.cache import Cache
 from launch.sweep.plan import Planned
 
@@ -114,7 +114,7 @@ class Pool:
 
     def _taken_in(self, job: Job, code: int, wall_s: float) -> Ended:
         folder, log = self._cache.unfinished(job.key, os.getpid()), self._log(job)
-        reason = _reason(log)
+        reason = _reason(log) or how_it_ended(code)
         if code == DONE:
             self._cache.keep(job.key, folder)
         elif folder.is_dir() and not self._cache.holds(job.key):

@@ -17,6 +17,7 @@ from pflsim.record.ledger import direction
 COMPUTING, SENDING, WAITING, OFFLINE, DEAD = "computing", "sending", "waiting", "offline", "dead"
 STATES = (COMPUTING, SENDING, WAITING, OFFLINE, DEAD)
 
+ENDINGS = ("done", "failed", "interrupted")
 _AWAY = ("offline", "lost work", "lost send")
 
 
@@ -37,7 +38,7 @@ class Snapshot:
     wall_s: float
     """Host seconds from the beginning of the first round to the end of the last one."""
     accuracies: Sequence[float]
-    """Weighted, of every evaluation of which all clients have been heard, as fractions of 1."""
+    """Weighted, of every evaluation of which all clients that were not lost have been heard, as fractions of 1."""
     payload_bytes: Mapping[str, int]
     """Of the method's messages so far: up, down, peer."""
     states: Mapping[str, str]
@@ -59,7 +60,6 @@ def snapshot(reader: Reader, slowest: int = 5) -> Snapshot:
     rounds, end_ns, wall_s, rejected = reader.query(
         "SELECT COUNT(*), COALESCE(MAX(end_ns), 0), COALESCE(MAX(wall_s), 0), COALESCE(SUM(rejected), 0) FROM rounds"
     )[0]
-    ended = reader.query("SELECT what FROM events WHERE actor = 'launcher' ORDER BY rowid DESC LIMIT 1")
     return Snapshot(
         rounds=rounds,
         simulated_ns=end_ns,
@@ -69,8 +69,15 @@ def snapshot(reader: Reader, slowest: int = 5) -> Snapshot:
         states=_states(reader, is_peers),
         slowest=_slowest(reader, slowest),
         rejected=rejected,
-        ended=str(ended[0][0]) if ended else "",
+        ended=ending(reader),
     )
+
+
+def ending(reader: Reader) -> str:
+    """How a run ended: "done", "failed" or "interrupted"; "" if it goes on, or if its launcher was killed."""
+    endings = ", ".join("?" * len(ENDINGS))
+    told = reader.query(f"SELECT what FROM events WHERE actor = 'launcher' AND what IN ({endings})", *ENDINGS)
+    return str(told[-1][0]) if told else ""
 
 
 def _accuracies(reader: Reader, is_peers: bool) -> list[float]:
@@ -83,8 +90,9 @@ def _accuracies(reader: Reader, is_peers: bool) -> list[float]:
         SELECT SUM(correct), SUM(total), COUNT(*) FROM evaluations WHERE split = 'test' AND model = ?
         GROUP BY round ORDER BY round"""
     found = reader.query(select, model)
-    everybody = max(heard for _, _, heard in found)
-    return [correct / total for correct, total, heard in found if heard == everybody and total]
+    lost = reader.query("SELECT COUNT(DISTINCT actor) FROM events WHERE what = 'lost'")[0][0]
+    least = max(heard for _, _, heard in found) - lost
+    return [correct / total for correct, total, heard in found if heard >= least and total]
 
 
 def _payload_bytes(reader: Reader) -> dict[str, int]:
@@ -97,7 +105,7 @@ def _payload_bytes(reader: Reader) -> dict[str, int]:
 
 def _states(reader: Reader, is_peers: bool) -> dict[str, str]:
     joined = [name for (name,) in reader.query("SELECT DISTINCT actor FROM events WHERE what = 'joined' ORDER BY 1")]
-    dead = {name for (name,) in reader.query("SELECT actor FROM events WHERE what = 'died'")}
+    dead = {name for (name,) in reader.query("SELECT actor FROM events WHERE what IN ('died', 'lost')")}
     states = _of_peers(reader) if is_peers else _of_clients(reader)
     return {name: DEAD if name in dead else states.get(name, WAITING) for name in joined}
 
