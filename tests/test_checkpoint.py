@@ -15,8 +15,9 @@ from pflsim.messages.wire import COORDINATOR, MARK, Message
 from pflsim.spec import validate
 from pflsim.study import Study
 from pflsim.timing.clock import VirtualClock
+from tests.launching import description
 from tests.test_chaos import ALL_KINDS, ENGINES, FAULTS, LINKS, ORDERS, RUN, Shuffled, tables_of
-from tests.test_codec_runs import SERVER_CODECS
+from tests.test_codec_runs import CODECS, SERVER_CODECS, SERVERS, codec_of, way
 from tests.test_peers_chaos import ENGINES as PEER_ENGINES
 from tests.test_peers_chaos import TOPOLOGIES
 from tests.test_peers_chaos import tables_of as peer_tables
@@ -146,6 +147,16 @@ HARD: dict[str, dict[str, Any]] = {
 def test_so_it_does_with_codecs_that_remember_in_whatever_order_messages_come(engine: str, tmp_path: Path) -> None:
     tables = tables_of(engine, links="4g", codec=SERVER_CODECS["carried over"], availability=ALL_KINDS["bernoulli"])
     assert_resumes_in_any_order(tables, tmp_path, random.Random(engine))
+
+
+@pytest.mark.parametrize("method", [*SERVERS, "dfedu"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_so_it_does_with_each_codec_and_its_memory(codec: str, method: str, tmp_path: Path) -> None:
+    if method == "dfedu":
+        tables = peer_tables("sync", codec={"peer": way(codec, goes_up=False)})
+    else:
+        tables = description(run__clients=4, codec=codec_of(codec), **SERVERS[method])
+    assert_resumes_in_any_order(tables, tmp_path, random.Random(f"{codec} {method}"))
 
 
 @pytest.mark.parametrize("hard", ["doubled", "held back"])
