@@ -218,6 +218,15 @@ def test_a_run_that_failed_is_left_out_and_said_so(place: Path, tmp_path: Path) 
     assert compare(found.runs, None, None, found.left_out).remarks == (f"left out: {bad}: failed",)
 
 
+def test_a_run_that_has_lost_clients_is_compared_with_a_warning(tmp_path: Path) -> None:
+    kept = run_in(tmp_path / "lossy", 9)
+    summary = json.loads((kept / "summary.json").read_text()) | {"lost": {"c003": "was killed"}}
+    (kept / "summary.json").write_text(json.dumps(summary))
+    (said,) = compare(gather([kept]).runs, None, None).remarks
+    assert said.startswith("warning: ")
+    assert said.endswith("has lost c003: its figures are of the clients that were left")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_descriptions_are_run_first_and_so_is_each_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,10 @@ def _lines(runs: Sequence[Run], target: float | None) -> tuple[list[Line], list[
             remarks.append(f"left out: {named} is there twice; {run.result.directory} is not used")
             continue
         line.by_seed[run.seed] = _measured(run, outcome, outcome.accuracy, target)
+        if lost := run.result.summary.get("lost"):
+            remarks.append(
+                f"warning: {named} has lost {', '.join(lost)}: its figures are of the clients that were left"
+            )
     columns = list(dict.fromkeys(column for column, _ in lines))
     return [line for column in columns for line in lines.values() if line.column == column], remarks
 
