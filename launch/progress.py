@@ -159,6 +159,13 @@ class Progress:
             state.rounds, state.clients, name=self._name, quiet=quiet, stream=self._stream, clock=self._clock
         )
 
+    def go_on_from(self, facts: Iterable[tuple[Any, ...]]) -> None:
+        """Take what was told before this command; the pace begins here."""
+        for fact in () if self._quiet else facts:
+            self.state.take(fact)
+        self._recent = deque([(self._clock(), self.state.done)], maxlen=self._recent.maxlen)
+        self._shown_tenth = self._tenth()
+
     def update(self, facts: Iterable[tuple[Any, ...]]) -> None:
         """Take a batch of facts, and show what they change if it is time to."""
         if self._quiet:

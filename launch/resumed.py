@@ -45,7 +45,7 @@ class ResumedRun(LocalRun):
         (self.directory / "summary.json").unlink(missing_ok=True)  # it tells how the run ended before
         with Reader(self.directory / "record.db") as reader:
             self._recorder.remember(reader)
-            self.progress.update(_seen(reader))
+            self.progress.go_on_from(_seen(reader))
         if self._why:
             self._recorder.note("launcher", "restarted", f"after round {self.since.round}: {self._why}")
 
@@ -83,7 +83,7 @@ def _rest_of(run: LocalRun, failure: RunFailed) -> ResumedRun:
 
 def _seen(reader: Reader) -> Iterator[tuple[Any, ...]]:
     """What the display has to know of what was before."""
-    for table in ("events", "rounds", "sent", "received"):
+    for table in ("events", "rounds", "evaluations", "sent", "received"):
         only = " WHERE channel = 'data'" if table in ("sent", "received") else ""
         for row in reader.query(f"SELECT * FROM {table}{only}"):
             yield (table, *row)

@@ -96,6 +96,16 @@ def test_accuracy_goes_on_without_who_was_lost() -> None:
     assert progress.state.accuracy == 1.0
 
 
+def test_the_pace_of_a_run_that_is_resumed_is_that_since_then() -> None:
+    output, clock = io.StringIO(), Clock()
+    progress = Progress(100, 1, stream=output, clock=clock)
+    progress.go_on_from([fact for round_ in range(1, 61) for fact in finished(round_)])
+    assert output.getvalue() == ""
+    clock.now_s += 20
+    progress.update([fact for round_ in range(61, 71) for fact in finished(round_)])
+    assert output.getvalue().splitlines()[-1].endswith("ETA 1:00")
+
+
 def test_who_has_joined_is_said_while_the_others_still_start() -> None:
     output, clock = io.StringIO(), Clock()
     progress = Progress(10, 3, name="FedU", stream=output, clock=clock)
