@@ -152,7 +152,8 @@ def test_an_error_in_a_program_is_no_loss(launch: Launch) -> None:
     """Or a method that is wrong would give a result, of those clients for whom it is not."""
     run = launch(accident("client raises", run__on_loss="continue"))
     assert run.finish(30) == FAILED
-    assert "pflsim: the run failed: c002: ended with exit code 1: the client's accident" in run.stderr
+    assert "pflsim: the run failed: c002: ended with exit code 1: " in run.stderr
+    assert "client_step raised ZeroDivisionError: the client's accident" in run.stderr
 
 
 def test_a_run_that_has_lost_nobody_is_as_any_other(launch: Launch) -> None:
