@@ -182,8 +182,8 @@ def test_an_answer_that_comes_before_a_resumed_peer_has_asked_again_waits_for_th
 @pytest.mark.parametrize("hard", HARD)
 @pytest.mark.parametrize("engine", [*ENGINES, *(f"peers, {engine}" for engine in PEER_ENGINES)])
 def test_so_it_does_whatever_goes_wrong(engine: str, hard: str, tmp_path: Path) -> None:
-    """`PFLSIM_ORDERS` says how often."""
-    for number in range(ORDERS):
+    """A quarter as often as `PFLSIM_ORDERS` says, and once at least."""
+    for number in range(1 + ORDERS // 4):
         order = random.Random(f"{engine} {hard} {number}")
         if engine.startswith("peers, "):
             graph = {"topology": order.choice(list(TOPOLOGIES)), "algorithm": "dpsgd"}
