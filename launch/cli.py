@@ -430,8 +430,11 @@ def main() -> None:
     """The entry point `pflsim`."""
     screen.prepare()
     sys.path.append(str(Path.cwd()))  # where a user's "package.module:function" lies; last, for it hides no library
-    interrupt_once()
-    code = guarded(_obey)
+    try:
+        interrupt_once()
+        code = guarded(_obey)
+    except KeyboardInterrupt:  # while something else was being told
+        code = INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is over: one more Ctrl-C changes nothing
     screen.flush()
     sys.exit(code)

@@ -267,7 +267,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing(moment_s: float, launch: Launch) ->
     run = launch(accident(run__rounds=10))
     time.sleep(moment_s)
     press_ctrl_c(run)
-    assert run.finish(within_s=SOON_S) in (INTERRUPTED, 0)
+    assert run.finish(within_s=SOON_S) in (INTERRUPTED, 0), run.stderr
     assert run.nothing_left()
     assert list(run.private.iterdir()) == []
     assert "Traceback" not in run.stderr
