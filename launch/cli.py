@@ -3,12 +3,13 @@
 Exit codes: 0 done, 1 the run failed, 2 the description is wrong, 130 interrupted.
 """
 
+import os
 import signal
 import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -435,8 +436,17 @@ def main() -> None:
         code = guarded(_obey)
     except KeyboardInterrupt:  # while something else was being told
         code = INTERRUPTED
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is over: one more Ctrl-C changes nothing
+    leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process, in which all is over, with an exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C changes nothing
     screen.flush()
+    if code == INTERRUPTED:
+        # Python remembers an interrupt that passed through exec of a string, as where a dataclass is made, even if it
+        # was caught, and `python -m` then dies of SIGINT whatever code sys.exit is given.
+        os._exit(code)
     sys.exit(code)
 
 

@@ -1,12 +1,15 @@
 """The first Ctrl-C ends a run, whenever it comes."""
 
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 
+from launch.cli import INTERRUPTED
 from launch.interrupts import interrupted_once
+from tests.launching import ROOT
 
 
 class _ClearedAway:
@@ -33,3 +36,11 @@ def test_what_else_is_dropped_there_is_told_as_ever(monkeypatch: pytest.MonkeyPa
     with interrupted_once():
         Failing()
     assert told == ["in vain"]
+
+
+@pytest.mark.parametrize("moment", ["executing", "telling"])
+def test_ctrl_c_ends_with_its_own_code_whenever_it_comes(moment: str) -> None:
+    command = [sys.executable, "-m", "tests.interrupted", moment]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == INTERRUPTED
+    assert "Traceback" not in ended.stderr

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from launch.cli import guarded
+from launch.cli import guarded, leave
 from launch.interrupts import interrupt_once
 from launch.local import LocalRun
 from launch.progress import Progress
@@ -47,7 +47,7 @@ def main() -> None:
         one = LocalRun(validate(order["tables"]), Path(order["directory"]), WhileParentLives(parent))
         with_violations(run_to_the_end(one))
 
-    sys.exit(guarded(run))
+    leave(guarded(run))
 
 
 if __name__ == "__main__":
