@@ -1,8 +1,9 @@
-"""What holds for all tests: numbers are worked out in one thread, as in the processes of a run.
+"""What holds for all tests: numbers are worked out in one thread, as in the processes of a run, whatever is set.
 
-Two threads that wait for each other in each small product make everything ten times slower on a busy machine.
+The order of a sum depends on it. And two threads that wait for each other in each small product make everything ten
+times slower on a busy machine.
 """
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = "1"

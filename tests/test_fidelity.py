@@ -106,6 +106,8 @@ def test_lost_and_reordered_packets_change_nothing(tmp_path: Path) -> None:
     lines = dict.fromkeys(["server", "m0", "m1"], FAST)
     with Bed(lines, Disturbance(0.01, loss=0.01, reordered=0.05)) as bed:
         result = BedRun(bed, ["m0", "m1"], tables, tmp_path).finish()
+        assert bed.relay is not None
+        assert bed.relay.lost > 0 and bed.relay.held_back > 0
     assert digests(result) == expected(tables)
 
 

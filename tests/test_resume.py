@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
-import torch
 
 import pflsim
 from launch.checkpoints import MANIFEST, Checkpoint, Checkpoints, _digest
@@ -35,6 +34,7 @@ from pflsim.spec import validate
 from pflsim.study import Study
 from tests.launching import Launched, description, launcher, run_here
 from tests.test_chaos import ENGINES
+from tests.test_codec_runs import SERVER_CODECS
 from tests.test_peers_chaos import ENGINES as ALL_PEER_ENGINES
 
 pytestmark = pytest.mark.timeout(60)
@@ -43,15 +43,6 @@ EVERY = 4
 FAILED = 1
 PEER_ENGINES = {f"peers, {engine}": settings for engine, settings in ALL_PEER_ENGINES.items()}
 Launch = Callable[..., Launched]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """As in the processes of a run, since the order of a sum depends on it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -71,16 +62,21 @@ def long(engine: str, **settings: Any) -> dict[str, Any]:
 @cache
 def expected(engine: str) -> dict[str, Any]:
     """What an undisturbed run says in the end."""
-    return run_sequentially(Study(validate(long(engine)), b"8 bytes.")).finished()
+    return undisturbed(long(engine))
 
 
-def assert_ends_the_same(out: Path, engine: str) -> None:
+def undisturbed(tables: dict[str, Any]) -> dict[str, Any]:
+    return run_sequentially(Study(validate(tables), b"8 bytes.")).finished()
+
+
+def assert_ends_the_same(out: Path, engine: str, **settings: Any) -> None:
+    whole = undisturbed(long(engine, **settings)) if settings else expected(engine)
     summary = resume(out, quiet=True).summary
     assert summary["status"] == "done"
     assert summary["warnings"] == [], "the record holds what must hold"
     assert summary["traffic"]["ends_agree"]
     for said in ("digest", "trace_digest", "rounds", "stopped"):
-        assert summary[said] == expected(engine)[said]
+        assert summary[said] == whole[said]
 
 
 def kill(run: Launched, who: str, moment: random.Random) -> None:
@@ -103,6 +99,14 @@ def test_a_client_is_killed_and_the_run_goes_on_to_the_same_end(launch: Launch) 
     assert f"pflsim: `pflsim resume {run.out}` goes on after round " in run.stderr
     assert_ends_the_same(run.out, "sync")
     assert not (run.out / "checkpoints").exists(), "nobody needs them any more"
+
+
+@pytest.mark.parametrize("engine", ["sync", "fedasync"])
+def test_so_it_does_with_what_a_codec_has_to_carry_over(engine: str, launch: Launch) -> None:
+    codec = {"codec": SERVER_CODECS["carried over"]}
+    run = launch(long(engine, **codec))
+    kill(run, "c002", random.Random(3))
+    assert_ends_the_same(run.out, engine, **codec)
 
 
 def test_so_it_does_among_peers(launch: Launch) -> None:

@@ -1,13 +1,11 @@
 """Runs with real processes and sockets: the same bits wherever, whenever and however often, and an honest summary."""
 
 import multiprocessing
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nodes.sequential import run_sequentially
 from pflsim.record.result import Result
@@ -26,15 +24,6 @@ DIGITS = description(
     devices__stragglers=2,
 )
 SYNTHETIC = description(links="ideal")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """As in the processes of a run, since the order of a sum depends on it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def in_one_process(tables: dict[str, Any]) -> tuple[str, str]:

@@ -12,7 +12,8 @@ import tomli_w
 from click.testing import CliRunner
 
 from launch.cli import guarded, pflsim
-from launch.sweep import pool
+from launch.interrupts import interrupted_once
+from launch.sweep import files, pool
 from launch.sweep.command import Options, check_sweep, sweep
 from pflsim.errors import DescriptionError
 from pflsim.record.result import Result
@@ -113,6 +114,27 @@ def test_ctrl_c_ends_a_sweep_within_seconds_and_the_same_command_goes_on(
     assert swept(tmp_path, running.out, tables)
     assert len(rows_of(running.out / "runs.csv")) == 4
     assert kept < {path.name for path in (running.out / "runs").iterdir()}
+
+
+def test_ctrl_c_while_the_table_is_written_comes_when_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that is imported for it just then would stay half imported, and fail when it is needed once more."""
+    whole, write, stays_broken = [], files._write_parquet, []
+
+    def interrupted(path: Path, rows: files.Rows) -> None:
+        assert not stays_broken
+        stays_broken.append(path)
+        signal.raise_signal(signal.SIGINT)
+        stays_broken.clear()
+        whole.append(rows)
+        write(path, rows)
+
+    monkeypatch.setattr(files, "_write_parquet", interrupted)
+    with pytest.raises(KeyboardInterrupt) as raised, interrupted_once():
+        swept(tmp_path, tmp_path / "out", described(), jobs=1)
+    assert raised.value.__notes__ == ["3 runs are left; the same command goes on where this one was"]
+    assert len(whole) == 2, "after the run, and once more at the end"
 
 
 @pytest.mark.skipif(not os.path.exists("/proc"), reason="needs Linux's parent-death signal")  # noqa: PTH110

@@ -52,7 +52,7 @@ class Bed:
         self._prefix = f"pfl{os.getpid()}"
         self._names = {machine: f"{self._prefix}-{number}" for number, machine in enumerate(lines)}
         self.addresses = {machine: f"{NETWORK}.{number + 1}" for number, machine in enumerate(lines)}
-        self._relay: Relay | None = None
+        self.relay: Relay | None = None
         self._started: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> "Bed":
@@ -75,8 +75,8 @@ class Bed:
             if process.poll() is None:
                 process.kill()
             process.wait()
-        if self._relay is not None:
-            self._relay.close()
+        if self.relay is not None:
+            self.relay.close()
         for name in [*self._names.values(), self._switch]:
             with suppress(subprocess.CalledProcessError):
                 _ip("netns", "delete", name)
@@ -117,15 +117,15 @@ class Bed:
             _limit(name, "eth0", line.uplink_mbps)
 
     def _join_by_relay(self, disturbance: Disturbance) -> None:
-        self._relay = Relay(disturbance)
+        self.relay = Relay(disturbance)
         for machine, address in self.addresses.items():
             name = self._names[machine]
-            self._relay.open(name, address)
+            self.relay.open(name, address)
             _ip("link", "set", name, "netns", name)
             _ip("-netns", name, "link", "set", name, "name", "eth0")
             self._address(machine)
             _limit(name, "eth0", self._lines[machine].uplink_mbps)
-        self._relay.start()
+        self.relay.start()
 
     def _address(self, machine: str, *more: str) -> None:
         _ip("-netns", self._names[machine], "address", "add", f"{self.addresses[machine]}/24", "dev", "eth0")

@@ -34,7 +34,7 @@ class Disturbance:
 
 
 class Relay:
-    """Carries packets between the interfaces that were opened, in a thread of its own."""
+    """Carries packets between the interfaces that were opened, in a thread of its own; counts what befell them."""
 
     def __init__(self, disturbance: Disturbance, seed: int = 0) -> None:
         self._disturbance, self._random = disturbance, Random(seed)
@@ -42,7 +42,7 @@ class Relay:
         """By address."""
         self._late: list[tuple[float, int, int, bytes]] = []
         """When it is to come, its number, for whom, and the packet."""
-        self._number = 0
+        self.lost = self.held_back = self._number = 0
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._carry, name="relay", daemon=True)
 
@@ -79,11 +79,16 @@ class Relay:
         with suppress(BlockingIOError, OSError):
             while packet := os.read(file, _MOST_BYTES):
                 to = self._files.get(packet[_TO])
-                if to is None or self._random.random() < rules.loss:
+                if to is None:  # such as what asks for other machines on the network
                     continue
-                behind_s = rules.behind_s if self._random.random() < rules.reordered else 0.0
                 self._number += 1
-                heapq.heappush(self._late, (now_s + rules.latency_s + behind_s, self._number, to, packet))
+                if self._random.random() < rules.loss:
+                    self.lost += 1
+                    continue
+                is_held_back = self._random.random() < rules.reordered
+                self.held_back += is_held_back
+                due_s = now_s + rules.latency_s + is_held_back * rules.behind_s
+                heapq.heappush(self._late, (due_s, self._number, to, packet))
 
     def _hand_on(self) -> None:
         while self._late and self._late[0][0] <= time.monotonic():

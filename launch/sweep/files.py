@@ -9,6 +9,7 @@ from typing import Any
 
 import tomli_w
 
+from launch.interrupts import uninterrupted
 from launch.sweep.cache import Cache
 from launch.sweep.figures import (
     COSTS,
@@ -27,6 +28,7 @@ from pflsim.sweep import Sweep
 Rows = list[dict[str, Any]]
 
 
+@uninterrupted()  # a library whose import is cut short stays broken when what is known is written once more
 def write_all(plan: Plan, cache: Cache, directory: Path) -> None:
     """Write everything that is known by now into `directory`, each file whole or not at all."""
     table = table_rows(plan)
