@@ -25,6 +25,8 @@ from pflsim.timing.clock import host_seconds
 SLICE_S = 1.0
 COPY_BELOW_BYTES = 1 << 16
 MOST_PATIENCE_MS = 640
+MOST_AT_ONCE = 64
+"""So many more messages are taken in before it is seen who can go on."""
 MOST_TOLD = 1000
 """Of what is dropped of one sender so many messages are told one by one, then those at which their number doubles."""
 
@@ -175,7 +177,7 @@ class Mailroom:
 
     def _give_turns(self) -> None:
         check, self._check = self._check, []
-        for name in check:
+        for name in dict.fromkeys(check):
             if name not in self._until:
                 continue
             port, until_ns = self._ports[name], self._until[name]
@@ -186,18 +188,30 @@ class Mailroom:
                 self._last_news_s = host_seconds()  # what an actor takes for its own work is not a wait
 
     def _receive(self) -> None:
-        """Take one message off the socket, or let the time pass for which the nearest actor waits."""
+        """Take in what has come, or let the time pass for which the nearest actor waits.
+
+        Where time passes by itself, whoever waits for it is asked after each message; else several are one errand.
+        """
         wait_s = self._seconds_to_nearest() if self._timed else SLICE_S
         if not (self._comes_before_reporting() or self._comes_within(math.ceil(wait_s * 1000))):
             self._check.extend(self._until)
             if wait_s >= SLICE_S:
                 self._watch()
             return
-        frames = self._socket.recv_multipart(copy=False)
-        self._last_news_s = host_seconds()
-        self._dispatch([frame.buffer for frame in frames])
+        self._take_off()
         if self._timed:
             self._check.extend(self._until)
+        else:
+            for _ in range(MOST_AT_ONCE):
+                if not int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+                    break
+                self._take_off()
+        self._last_news_s = host_seconds()
+
+    def _take_off(self) -> None:
+        """Take a message that has come off the socket."""
+        frames = self._socket.recv_multipart(copy=False)
+        self._dispatch([frame.buffer for frame in frames])
 
     def _comes_within(self, wait_ms: int) -> bool:
         """Whether a message comes within that time; who is lost meanwhile has left the run."""

@@ -65,6 +65,8 @@ class PeerState:
     """By neighbour that has stopped: after how many rounds."""
     exchanged: Exchanged = field(default_factory=Exchanged)
     """What the codec of the models remembers."""
+    planned: tuple[tuple[int, int, int], tuple[Task, Work, int]] | None = field(default=None, metadata=NOT_KEPT)
+    """The next piece of work, and of which visit, attempt and round it is."""
     answer: Callable[[Message], None] | None = field(default=None, metadata=NOT_KEPT)
     """Answers what another peer asks for, where peers do that."""
 
@@ -108,9 +110,17 @@ def be_there(port: PeerPort, study: Study, number: int, state: PeerState) -> Mom
 
 def next_work(study: Study, number: int, state: PeerState) -> tuple[Task, Work, int]:
     """The task of this peer's next piece of work, the work in it, and how many nanoseconds it takes."""
-    piece = study.piece_of_work(number, state.visits, state.attempts, state.round, {})
+    piece = _planned(study, number, state, state.round)
     state.attempts += 1
     return piece
+
+
+def _planned(study: Study, number: int, state: PeerState, round: int) -> tuple[Task, Work, int]:
+    """The next piece of work, if it is of that round; worked out once, though it is foreseen and then done."""
+    of = state.visits, state.attempts, round
+    if state.planned is None or state.planned[0] != of:
+        state.planned = of, study.piece_of_work(number, *of, {})
+    return state.planned[1]
 
 
 def work(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
@@ -162,7 +172,7 @@ def quiet_until_ns(port: PeerPort, study: Study, number: int, state: PeerState) 
         return 0  # it may say goodbye at any time, or begin anew at another one
     if state.round + 1 >= study.rounds:
         return FAR_NS
-    return port.now_ns + study.piece_of_work(number, state.visits, state.attempts, state.round + 1, {})[2]
+    return port.now_ns + _planned(study, number, state, state.round + 1)[2]
 
 
 def send(port: PeerPort, study: Study, state: PeerState, to: Iterable[int]) -> None:

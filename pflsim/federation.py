@@ -77,6 +77,11 @@ class Federation:
             return self.topology.bound
         return 0.0 if self.graph is None else float(f"{lambda_max(self.graph):.9g}")
 
+    @cached_property
+    def mean_batches(self) -> float:
+        """How many batches an epoch has, mean over the clients."""
+        return float(np.ceil(self.sizes / self.training.batch).mean())
+
     def rng(self, purpose: str) -> np.random.Generator:
         """The server's stream for `purpose` during set-up."""
         return stream(self.seed, purpose, "server", "set-up")
@@ -158,7 +163,7 @@ def laplacian_coefficient(
     R is the mean over clients, of epochs or of steps, so that the step is a symmetric one.
     """
     training = federation.training
-    batches = float(np.ceil(federation.sizes / training.batch).mean())  # in one epoch
+    batches = federation.mean_batches
     epochs = training.local_epochs or (training.local_steps or 0) / batches
     R = epochs if reg_R == "epochs" else training.local_steps or epochs * batches
     largest = (normalised and federation.lambda_max) or 1.0  # it is 0 where there is no edge

@@ -19,7 +19,9 @@ LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
 
 _WARNINGS = ("waiting", "few", "late", "stale", "rejected", "skipped", "gone", "away", "cancelled")
 _LOST = ("offline", "lost work", "lost send", "cancelled")
-_WORK = ("compute", "mix")
+_WORK = "compute"
+_TABLES = frozenset({"events", "spans", "rounds", "dropped"})
+"""Those whose facts are logged; there are many more of others."""
 
 Event = MutableMapping[str, Any]
 
@@ -74,6 +76,8 @@ class FactLog:
     def note(self, fact: tuple[Any, ...]) -> None:
         """Log one fact, at the level that it deserves; a full disk is no reason to fail."""
         table, *values = fact
+        if table not in _TABLES:
+            return
         with suppress(OSError):
             if table == "events":
                 self._event(*values[:4])
@@ -95,7 +99,7 @@ class FactLog:
 
     def _span(self, actor: str, what: str, start_ns: int, end_ns: int, round: int) -> None:
         self._rounds[actor] = round
-        level: Level = "info" if what in _WORK else "warning" if what in _LOST else "debug"
+        level: Level = "info" if what == _WORK else "warning" if what in _LOST else "debug"
         self._line(level, what, actor, round, start_ns, lasts_s=_seconds(end_ns - start_ns))
 
     def _line(self, level: Level, event: str, actor: str, round: int | None, now_ns: int, **more: Any) -> None:
