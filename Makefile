@@ -16,7 +16,7 @@ help:
 	@echo "make setup                 make .venv and install pflsim in it (the others do it when needed)"
 	@echo "make sim N=40              run a study; also ALGORITHM= DATA= MODEL= ROUNDS= SEED= RUN=file.toml HOSTS=file.toml"
 	@echo "                           (over the machines that it names) OUT=folder"
-	@echo "make test                  run all tests; PYTEST='-m \"not slow\"' leaves the long ones out"
+	@echo "make test                  run the tests; SLOW=1 also those that take long; PYTEST=tests/test_x.py only these"
 	@echo "make check                 formatting, lint, types and import layers"
 	@echo "make bench                 measure speed and memory beside their floors"
 	@echo "make fidelity              compare the virtual clock with real networks of this machine's own (Linux, root)"
@@ -38,7 +38,8 @@ sim: $(INSTALLED)
 	@$(BIN)/pflsim run "$(RUN)" $(overrides)
 
 test: $(INSTALLED)
-	$(BIN)/pytest $(PYTEST)
+	$(BIN)/pytest -n logical --maxprocesses 8 --dist worksteal $(if $(SLOW),,-m "not slow") $(PYTEST)
+	@$(if $(SLOW),:,echo "the tests that take long were left out; with them: make test SLOW=1")
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -15,7 +15,7 @@ import click
 
 from launch import screen
 from launch.hosts.commands import hosts_commands
-from launch.interrupts import interrupt_once
+from launch.interrupts import interrupt_once, interrupted_above_all
 from pflsim.errors import DescriptionError, RunFailed, TooEarly
 
 if TYPE_CHECKING:
@@ -377,8 +377,9 @@ pflsim.add_command(hosts_commands(_tables))
 def guarded(command: Callable[[], object]) -> int:
     """Run `command` and turn what goes wrong into a message and an exit code."""
     try:
-        command()
-        sys.stdout.flush()
+        with interrupted_above_all():
+            command()
+            sys.stdout.flush()
     except DescriptionError as problem:
         screen.say(f"pflsim: {problem}")
         return WRONG

@@ -83,3 +83,21 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(one, handler)
     if came:
         signal.raise_signal(came[0])
+
+
+@contextmanager
+def interrupted_above_all() -> Iterator[None]:
+    """What fails while an interrupt is on its way through the with-block is that interrupt, with a note of the failure.
+
+    A library that was being imported stays half imported, and fails when the ending of a command uses it.
+    """
+    try:
+        yield
+    except Exception as problem:
+        cause = problem.__context__
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        cause.add_note(f"as it ended, this failed: {type(problem).__name__}: {problem}")
+        raise cause from None

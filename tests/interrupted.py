@@ -18,6 +18,20 @@ def _while_a_failure_is_told() -> None:
     raise RunFailed("c000", "was killed by SIGINT")
 
 
+def _and_the_ending_fails() -> None:
+    try:
+        raise KeyboardInterrupt
+    finally:
+        try:
+            raise AttributeError("module 'library' has no attribute 'half'")
+        except AttributeError as problem:
+            raise RunFailed("recorder", "cannot write") from problem
+
+
 if __name__ == "__main__":
-    cli._obey = {"executing": _while_code_is_executed, "telling": _while_a_failure_is_told}[sys.argv[1]]
+    cli._obey = {
+        "executing": _while_code_is_executed,
+        "telling": _while_a_failure_is_told,
+        "ending": _and_the_ending_fails,
+    }[sys.argv[1]]
     cli.main()

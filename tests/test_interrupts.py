@@ -38,9 +38,10 @@ def test_what_else_is_dropped_there_is_told_as_ever(monkeypatch: pytest.MonkeyPa
     assert told == ["in vain"]
 
 
-@pytest.mark.parametrize("moment", ["executing", "telling"])
+@pytest.mark.parametrize("moment", ["executing", "telling", "ending"])
 def test_ctrl_c_ends_with_its_own_code_whenever_it_comes(moment: str) -> None:
     command = [sys.executable, "-m", "tests.interrupted", moment]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert ended.returncode == INTERRUPTED
     assert "Traceback" not in ended.stderr
+    assert ("pflsim: as it ended, this failed: RunFailed" in ended.stderr) == (moment == "ending")
