@@ -38,6 +38,7 @@ FROM_HOSTS: dict[str, dict[str, type | UnionType]] = {
     "ended": {"process": str, "code": int, "processor_s": float},
     "echoed": {"data": bytes, "unix_ns": int},
     "timed": {"flops_per_second": float},
+    "took": {},
     "leaving": {"reason": str},
     "gone": {},
 }

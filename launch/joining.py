@@ -6,6 +6,7 @@ ends all of it when the launcher says so, cannot be heard of any more, or when i
 
 import os
 import platform
+import shutil
 import socket as sockets
 import struct
 import sys
@@ -24,6 +25,7 @@ from launch.local import Shown
 from launch.memory import Memory
 from launch.token import Token
 from nodes.curve import Keys, show
+from nodes.kept_files import place_of
 from pflsim.errors import DescriptionError, RunFailed
 from pflsim.timing.clock import host_nanoseconds
 
@@ -162,6 +164,8 @@ class Joined:
             raise RunFailed("launcher", f"refuses this host: {said['words']}")
         elif said["what"] == "welcome":
             self._build(said)
+        elif said["what"] == "piece":
+            self._take(said)
         elif said["what"] == "start" and self._host is not None:
             self._host.say("start", **self._placed(said), logs=str(self._logs))
 
@@ -174,15 +178,28 @@ class Joined:
             self._logs.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise DescriptionError("--logs", str(self._logs), f"cannot be made: {problem.strerror}") from problem
+        self._forget_kept()
         require_what_it_takes(said["order"]["tables"]["run"]["clients"], said["processes"])
         print(f"joined the run of {self._launcher} as {self._name}; loading the data (logs: {self._logs})", flush=True)
         self._host = LocalHost(self._logs / "host.log")
         self._host.say("build", **said["order"])
 
+    def _take(self, said: dict[str, Any]) -> None:
+        """The next part of what an actor was that goes on here."""
+        place = place_of(self._kept, said["round"], Path(said["name"]).name)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("ab") as file:
+                file.write(said["content"])
+        except OSError as problem:
+            raise RunFailed("host", f"{place}: {problem.strerror}") from problem
+        self._say("took")
+
     def _placed(self, said: dict[str, Any]) -> dict[str, Any]:
         """The launcher's order with what only this machine knows: how it reaches the launcher, and where it binds."""
         common = said["common"]
         ends = {which: seen_from(common[which], self._launcher) for which in ("hub", "recorder")}
+        ends |= {"checkpoints": str(self._kept)} if "checkpoints" in common else {}
         place = {"place": f"tcp://{self._here}:*"}
         return {"assignments": [one | place for one in said["assignments"]], "common": common | ends}
 
@@ -204,10 +221,19 @@ class Joined:
         if said["what"] == "failed":
             raise RunFailed("host", said["reason"])
 
+    @property
+    def _kept(self) -> Path:
+        """Where that lies of a checkpoint which actors here go on from."""
+        return Path(f"{self._logs}/checkpoints")
+
+    def _forget_kept(self) -> None:
+        shutil.rmtree(self._kept, ignore_errors=True)
+
     def _end(self, why: str) -> None:
         """End what runs here, and say so."""
         if self._host is not None:
             self._host.end()
+            self._forget_kept()
         if self._is_connected:
             self._say("leaving", reason=why)
             self._say("gone")

@@ -17,16 +17,20 @@ import zmq
 
 from launch.addresses import bind, found_at, parsed, reached_at
 from launch.admission import Admission
+from launch.checkpoints import Checkpoint
 from launch.control import MOST_BYTES, seen_from
 from launch.directory import replaced
+from launch.handover import Handover
 from launch.host import Host
 from launch.hosts.starting import Starter
+from launch.incoming import Incoming
 from launch.limits import require_what_it_takes
 from launch.local import LocalRun
 from launch.ownership import Ownership
 from launch.placement import FORKED_BYTES, SPAWNED_BYTES, start_method
 from launch.progress import Progress
 from launch.reception import Reception, RemoteHost
+from launch.recorder import dropped
 from launch.shares import Capacity, shares
 from launch.token import Token
 from nodes.curve import Keys
@@ -97,9 +101,6 @@ class LanRun(LocalRun):
         if later and lan.starter is None:
             expected = "needs hosts for each method: one --algorithm at a time, or --hosts, which starts them each time"
             raise DescriptionError("beside", [table.name for table in later], expected)
-        if description.run.checkpoint_every:
-            expected = "must be 0: over several machines no checkpoints can be taken yet"
-            raise DescriptionError("run.checkpoint_every", description.run.checkpoint_every, expected)
         super().__init__(description, directory, progress, later)
         self._address, self._port = parsed(lan.listen)
         if lan.starter is not None:
@@ -112,6 +113,7 @@ class LanRun(LocalRun):
         self._passes = {process: _new_pass() for process in self._assigned}
         self._hosts: dict[str, tuple[Host, dict[str, tuple[str, ...]]]] = {}
         """By name: each host, and the processes that it runs."""
+        self._incoming = Incoming(self.checkpoints.folder)
 
     def start_clients(self, hub: str) -> None:
         """Start the clients' processes, each host its own."""
@@ -123,6 +125,7 @@ class LanRun(LocalRun):
         strangers: SimpleQueue[str] = SimpleQueue()
         self._gate = Gate(context, strangers.put)
         self._recorder.open(context)
+        self._recorder.on_piece = self._incoming.take if self._keeps_checkpoints else None
         members = (self._members, self._members.public) if self._members else (None, b"")
         self._gate.guard(self._recorder.socket, "recorder", MOST_BYTES, *members)
         both = (self._own, self._joining) if self._own and self._joining else None
@@ -151,10 +154,9 @@ class LanRun(LocalRun):
     def _common(self, hub: str) -> dict[str, Any]:
         here = reached_at(self._address)
         is_bound = not hub.endswith(":*")
-        return {
+        return super()._common(hub) | {
             "hub": seen_from(hub, here) if is_bound else hub,
             "recorder": seen_from(self._recorder.endpoint, here),
-            "started_ns": self._started_ns,
             "is_on_network": True,
             "keys": asdict(self._members) if self._members else None,
         }
@@ -181,11 +183,18 @@ class LanRun(LocalRun):
             "hub": hub,
             "recorder": self._recorder.endpoint,
             "started_ns": host.on_its_clock(self._started_ns),
+            "hands_in": self._keeps_checkpoints,
         }
         orders = [
             {"process": process, "actors": actors} | self._pass_of(process) for process, actors in processes.items()
         ]
         host.say("start", assignments=orders, common=common)
+
+    def _note_checkpoint(self, round: int, files: dict[str, str], rows: dict[str, int]) -> None:
+        if flaws := self._incoming.accept(round, files):
+            self._recorder.write([dropped(flaw, 0) for flaw in flaws])
+            return
+        super()._note_checkpoint(round, files, rows)
 
     # who joins
 
@@ -194,18 +203,34 @@ class LanRun(LocalRun):
         welcome = {"order": self._order(), "processes": len(self._assigned)}
         admission = Admission(self._reception, self._plan["has"], welcome, self._tell)
         deadline_s = time.monotonic() + self._lan.await_s
-        poller = zmq.Poller()
-        poller.register(self._reception.socket, zmq.POLLIN)
-        poller.register(self._host.channel.fileno(), zmq.POLLIN)
         while len(admission.ready) < self._lan.hosts:
-            if self._host.channel.fileno() in dict(poller.poll(POLL_MS)):
-                raise RunFailed("host", self._host.hear().get("reason", "has ended"))
-            for host, said in self._reception.news():
+            for host, said in self._news():
                 admission.hear(host, said)
             if time.monotonic() > deadline_s:
                 came = f"{len(admission.ready)} of {self._lan.hosts} hosts have joined within {self._lan.await_s:g} s"
                 raise RunFailed("launcher", f"{came}{admission.still_building}")
         self._share(admission.ready)
+
+    def _news(self) -> list[tuple[RemoteHost, dict[str, Any]]]:
+        """What hosts say next, if they say something soon; the one of this machine has nothing to say yet."""
+        poller = zmq.Poller()
+        poller.register(self._reception.socket, zmq.POLLIN)
+        poller.register(self._host.channel.fileno(), zmq.POLLIN)
+        if self._host.channel.fileno() in dict(poller.poll(POLL_MS)):
+            raise RunFailed("host", self._host.hear().get("reason", "has ended"))
+        return self._reception.news()
+
+    def _hand_over(self, checkpoint: Checkpoint) -> None:
+        """Give each host what its clients were when a checkpoint was taken."""
+        names: dict[RemoteHost, list[str]] = {}
+        for host, processes in self._hosts.values():
+            actors = {actor for own in processes.values() for actor in own}
+            if isinstance(host, RemoteHost):
+                names[host] = [name for name in checkpoint.files if name.rpartition(".")[0] in actors]
+        handover = Handover(self.checkpoints.folder, checkpoint.round, names)
+        while not handover.is_done:
+            for host, said in self._news():
+                handover.hear(host, said)
 
     def _tell(self, actor: str, what: str, words: str) -> None:
         """Record something about hosts, and say it."""

@@ -14,6 +14,7 @@ import zmq
 from launch.ownership import Ownership
 from launch.peer_rounds import PeerRounds
 from launch.progress import Progress
+from nodes.kept_files import PIECE
 from nodes.standstill import CHECKPOINT, UNDER_WAY, Standstill
 from pflsim.errors import RunFailed
 from pflsim.record.database import Reader, Record
@@ -21,6 +22,8 @@ from pflsim.record.tables import flaw_of
 
 MOST_AT_ONCE = 4096
 """So many batches are taken in one go, so that nobody who floods the recorder can keep the launcher from its work."""
+MOST_BYTES_AT_ONCE = 1 << 28
+"""The same of what is handed in for checkpoints."""
 MOST_SAID = 5
 """So many rejected uploads are told one by one."""
 
@@ -50,6 +53,8 @@ class Recorder:
         self.on_checkpoint: Callable[[int, dict[str, str], dict[str, int]], None] = lambda round, files, rows: None
         """Called when all actors stand after a round, with the digests of their files and the record's last rows; and
         with more files of that round, and no rows."""
+        self.on_piece: Callable[[int, str, bytes], None] | None = None
+        """Called with a part of a file of a checkpoint: round, name, bytes; None where none can come."""
         self.said_goodbye: set[str] = set()
         self.finished: dict[str, Any] | None = None
         """What the server says at the end of a run."""
@@ -99,20 +104,25 @@ class Recorder:
         facts: list[Fact] = []
         bound: list[str] = []
         models: list[Fact] = []
+        come_bytes = 0
         for _ in range(MOST_AT_ONCE):
-            if not self.socket.poll(0):
+            if come_bytes > MOST_BYTES_AT_ONCE or not self.socket.poll(0):
                 break
             frames = self.socket.recv_multipart()
             try:
                 process, batch = self._read(frames)
             except ValueError as flaw:
-                facts.append(_dropped(str(flaw), sum(map(len, frames))))
+                facts.append(dropped(str(flaw), sum(map(len, frames))))
                 continue
             if batch is None:
                 self.said_goodbye.add(process)
             for told in map(tuple, batch or ()):
                 if self.ownership is not None and (why := self.ownership.flaw_of(process, told)):
-                    facts.append(_dropped(why, 0))
+                    facts.append(dropped(why, 0))
+                    continue
+                if told[:1] == (PIECE,) and self.on_piece is not None and len(told) == 4:
+                    self.on_piece(*told[1:])
+                    come_bytes += len(told[3])
                     continue
                 for fact in self._standstill.sorted(process, self._on_this_clock(process, told)):
                     if fact[:1] == ("bound",):
@@ -142,7 +152,7 @@ class Recorder:
 
     def take_held_back(self) -> None:
         """Write what was held back for a checkpoint to which it will never come."""
-        self._keep(list(self._standstill.released()))
+        self._keep(list(self._standstill.given_up()))
 
     def note(self, actor: str, what: str, detail: str = "") -> None:
         """Record an event of the launcher's own."""
@@ -181,7 +191,7 @@ class Recorder:
             self._record.write(facts)
         except (ValueError, OverflowError, sqlite3.IntegrityError, sqlite3.ProgrammingError):
             flaws = [(fact, flaw_of(fact)) for fact in facts]
-            facts = [fact if flaw is None else _dropped(flaw, 0) for fact, flaw in flaws]
+            facts = [fact if flaw is None else dropped(flaw, 0) for fact, flaw in flaws]
             self._record.write(facts)
         except AssertionError as problem:
             raise RunFailed("recorder", str(problem)) from problem
@@ -233,7 +243,8 @@ def _is_model(fact: Fact) -> bool:
     return len(fact) == 3 and isinstance(fact[1], str) and fact[1].isalnum() and isinstance(fact[2], bytes)
 
 
-def _dropped(flaw: str, total_bytes: int) -> Fact:
+def dropped(flaw: str, total_bytes: int) -> Fact:
+    """The fact that something came which nobody of the run can have told."""
     return ("dropped", "recorder", "malformed", flaw, total_bytes, None, None, None)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.checkpoints import Checkpoint
+from launch.lan import LanRun
 from launch.local import LocalRun
 from launch.progress import Progress
 from pflsim.errors import DescriptionError, RunFailed
@@ -19,10 +20,16 @@ class ResumedRun(LocalRun):
     """The rest of a run, from a checkpoint on."""
 
     def __init__(
-        self, description: Description, directory: Path, progress: Progress, checkpoint: Checkpoint, why: str = ""
+        self,
+        description: Description,
+        directory: Path,
+        progress: Progress,
+        checkpoint: Checkpoint,
+        why: str = "",
+        **where: Any,
     ) -> None:
         """`why` says what had befallen the run, if it goes on by itself."""
-        super().__init__(description, directory, progress)
+        super().__init__(description, directory, progress, **where)
         self.since, self._why = checkpoint, why
         self._started_s = time.monotonic() - checkpoint.wall_s
 
@@ -51,6 +58,14 @@ class ResumedRun(LocalRun):
 
     def _common(self, hub: str) -> dict[str, Any]:
         return super()._common(hub) | {"resumed": self.since.round}
+
+
+class ResumedLanRun(ResumedRun, LanRun):
+    """The same over several machines; who runs which clients is decided anew."""
+
+    def _gather(self) -> None:
+        super()._gather()
+        self._hand_over(self.since)
 
 
 def run_to_the_end(run: LocalRun) -> Result:

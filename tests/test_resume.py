@@ -307,7 +307,7 @@ def test_a_client_is_killed_when_it_has_written_itself_down_and_not_named_that(l
     algorithm = {"name": "tests.accidents:KilledWriting", "mark": str(tmp_path / "mark")}
     run = launch(long("sync", algorithm=algorithm))
     assert run.finish(within_s=40) == FAILED
-    assert (run.out / "checkpoints" / f"{2 * EVERY:06d}" / "c002.unfinished").exists()
+    assert (run.out / "checkpoints" / f"{2 * EVERY:06d}" / "c002.state.unfinished").exists()
     assert Checkpoints(run.out).last_round() == EVERY
     assert_ends_the_same(run.out, "sync")
 

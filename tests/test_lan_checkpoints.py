@@ -1,0 +1,80 @@
+"""Runs over several machines that are killed and go on from a checkpoint: there, on fewer machines, or here."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.checkpoints import Checkpoints
+from launch.resume import resume
+from tests.launching import Launched
+from tests.machines import LISTEN, Machines, machines
+from tests.test_resume import EVERY, expected, long
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+
+SAID = ("digest", "trace_digest", "rounds", "stopped")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Machines]:
+    """`lab.start(tables, hosts)` starts `pflsim run --listen`, `lab.join(name)` a `pflsim host`."""
+    yield from machines(tmp_path)
+
+
+def begun(lab: Machines, tables: dict[str, Any], *arguments: str, rounds: int = 2 * EVERY) -> None:
+    """A run over two hosts that has come to its second checkpoint."""
+    lab.start(tables, 2, *arguments)
+    lab.join("pc1", "--clients", "2")
+    lab.join("pc2")
+    lab.run.wait_for(lambda run: Checkpoints(run.out).last_round() >= rounds, within_s=60)
+
+
+def left_by_killing(lab: Machines, who: str) -> Launched:
+    """What there is when the launcher, or a host, is killed; nothing of it runs any more."""
+    killed = lab.run.process if who == "launcher" else lab.hosts[1].process
+    killed.kill()
+    lab.run.finish(30)
+    for host in lab.hosts:
+        host.finish(20)
+    assert lab.run.nothing_left(within_s=10)
+    assert [list(host.logs.glob("checkpoints/*")) for host in lab.hosts if host.process is not killed] != [[]]
+    return lab.run
+
+
+def resumed(lab: Machines, hosts: int) -> Launched:
+    run = lab._launch({}, "--listen", LISTEN, "--await-hosts", str(hosts), command="resume")
+    lab.run = run
+    for _ in range(hosts):
+        lab.join(f"other{len(lab.hosts)}")
+    assert run.finish(60) == 0, run.stderr
+    assert [host.finish(10) for host in lab.hosts[-hosts:]] == [0] * hosts
+    assert run.nothing_left()
+    return run
+
+
+def ends_the_same(out: Path, engine: str) -> None:
+    summary = json.loads((out / "summary.json").read_text())
+    assert {said: summary[said] for said in SAID} == {said: expected(engine)[said] for said in SAID}
+    assert summary["warnings"] == [], "the record holds what must hold"
+    assert not (out / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("who", ["launcher", "host"])
+@pytest.mark.parametrize("engine", ["sync", "fedbuff", "peers, asynchronous"])
+def test_whoever_is_killed_it_goes_on_over_two_other_hosts_over_one_and_here(
+    engine: str, who: str, lab: Machines, tmp_path: Path
+) -> None:
+    begun(lab, long(engine))
+    run = left_by_killing(lab, who)
+    left = tmp_path / "left"
+    shutil.copytree(run.out, left)
+    for hosts in (2, 1):
+        ends_the_same(resumed(lab, hosts).out, engine)
+        shutil.rmtree(run.out)
+        shutil.copytree(left, run.out)
+    resume(run.out, quiet=True)
+    ends_the_same(run.out, engine)
