@@ -20,7 +20,7 @@ from pflsim.errors import DescriptionError, RunFailed, TooEarly
 
 if TYPE_CHECKING:
     from launch.hosts.starting import Starter
-    from launch.lan import Lan
+    from launch.lobby import Lan
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
@@ -348,7 +348,7 @@ def check_method(method: str, settings: tuple[str, ...]) -> None:
 def _lan(
     listen: str | None, hosts: Path | None, cluster: str | None, insecure: bool, token_file: Path | None, **given: Any
 ) -> "Lan | None":
-    from launch.lan import lan_of
+    from launch.lobby import lan_of
 
     starter = _starter(hosts, cluster, given["await_hosts"])
     return lan_of(listen, insecure=insecure, starter=starter, token_file=token_file, **given)

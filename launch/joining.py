@@ -127,6 +127,7 @@ class Joined:
             poller.register(one, zmq.POLLIN)
         if self._is_tied:
             poller.register(STANDARD_INPUT, zmq.POLLIN)
+        heard, descriptor = self._host, -1
         while True:
             ready = dict(poller.poll(POLL_MS))
             while self._socket.poll(0):
@@ -135,9 +136,12 @@ class Joined:
                 if said["what"] == "end":
                     return str(said["status"])
                 self._obey(said)
-                if self._host is not None and said["what"] == "welcome":
-                    poller.register(self._host.channel.fileno(), zmq.POLLIN)
-            if self._host is not None and self._host.channel.fileno() in ready:
+            if self._host is not None and self._host is not heard:
+                if heard is not None:
+                    poller.unregister(descriptor)
+                heard, descriptor = self._host, self._host.channel.fileno()
+                poller.register(descriptor, zmq.POLLIN)
+            elif self._host is not None and descriptor in ready:
                 self._pass_on(self._host.hear())
             if self._events in ready:  # after all that came before
                 self._judge(*_EVENT.unpack(self._events.recv_multipart()[0]))
@@ -171,6 +175,8 @@ class Joined:
 
     def _build(self, said: dict[str, Any]) -> None:
         """Have a host of this machine load the data and make everything that all its processes share."""
+        how = "joined" if self._host is None else "goes back to a checkpoint in"
+        self._end_host()
         self._name = said["name"]
         run_id = self._token.run_id.hex()
         self._logs = (self._logs or Path("results") / f"host-{self._name}-{run_id}").absolute()
@@ -178,9 +184,8 @@ class Joined:
             self._logs.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise DescriptionError("--logs", str(self._logs), f"cannot be made: {problem.strerror}") from problem
-        self._forget_kept()
         require_what_it_takes(said["order"]["tables"]["run"]["clients"], said["processes"])
-        print(f"joined the run of {self._launcher} as {self._name}; loading the data (logs: {self._logs})", flush=True)
+        print(f"{how} the run of {self._launcher} as {self._name}; loading the data (logs: {self._logs})", flush=True)
         self._host = LocalHost(self._logs / "host.log")
         self._host.say("build", **said["order"])
 
@@ -226,14 +231,15 @@ class Joined:
         """Where that lies of a checkpoint which actors here go on from."""
         return Path(f"{self._logs}/checkpoints")
 
-    def _forget_kept(self) -> None:
-        shutil.rmtree(self._kept, ignore_errors=True)
+    def _end_host(self) -> None:
+        if self._host is not None:
+            self._host.end()
+            self._pids.clear()
+            shutil.rmtree(self._kept, ignore_errors=True)
 
     def _end(self, why: str) -> None:
         """End what runs here, and say so."""
-        if self._host is not None:
-            self._host.end()
-            self._forget_kept()
+        self._end_host()
         if self._is_connected:
             self._say("leaving", reason=why)
             self._say("gone")

@@ -1,6 +1,7 @@
 """`pflsim resume`: a run whose processes, or machine, were lost goes on from its last checkpoint that is whole."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ from launch.checkpoints import Checkpoint, Checkpoints, code_of, described
 from launch.comparison import completed, draw
 from launch.ending import in_words
 from launch.finished import DONE, FinishedRun
-from launch.lan import Lan
+from launch.lobby import Lan, Lobby
 from launch.progress import Progress
-from launch.resumed import ResumedLanRun, ResumedRun, run_to_the_end
+from launch.resumed import rest_of, run_to_the_end
 from pflsim.errors import DescriptionError
 from pflsim.record.result import Result
 
@@ -38,12 +39,9 @@ def resume(directory: Path, *, quiet: bool = False, lan: Lan | None = None) -> R
             raise _nothing(directory)
         _require_the_same(directory, found)
         progress.say(f"resuming after round {found.round}")
-        going_on = (
-            ResumedRun(run.description, directory, progress, found)
-            if lan is None
-            else ResumedLanRun(run.description, directory, progress, found, lan=lan)
-        )
-        result = completed(run_to_the_end(going_on), run.description)
+        with nullcontext() if lan is None else Lobby(lan) as lobby:
+            going_on = rest_of(run.description, directory, progress, found, lobby)
+            result = completed(run_to_the_end(going_on), run.description)
         with in_words():
             draw(run.description, [result], directory)
     return result

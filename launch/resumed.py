@@ -8,6 +8,7 @@ from typing import Any
 
 from launch.checkpoints import Checkpoint
 from launch.lan import LanRun
+from launch.lobby import Lobby
 from launch.local import LocalRun
 from launch.progress import Progress
 from pflsim.errors import DescriptionError, RunFailed
@@ -68,6 +69,20 @@ class ResumedLanRun(ResumedRun, LanRun):
         self._hand_over(self.since)
 
 
+def rest_of(
+    description: Description,
+    directory: Path,
+    progress: Progress,
+    checkpoint: Checkpoint,
+    lobby: Lobby | None,
+    why: str = "",
+) -> ResumedRun:
+    """The rest of a run, over several machines if there is a `lobby` for them."""
+    if lobby is None:
+        return ResumedRun(description, directory, progress, checkpoint, why)
+    return ResumedLanRun(description, directory, progress, checkpoint, why, lobby=lobby)
+
+
 def run_to_the_end(run: LocalRun) -> Result:
     """What `run` comes to, also after it has lost somebody, if it is to go on then. Raises what runs raise."""
     try:
@@ -78,14 +93,14 @@ def run_to_the_end(run: LocalRun) -> Result:
         failure = problem
     with nullcontext() if isinstance(run, ResumedRun) else run.checkpoints.hold():
         while True:
-            run = _rest_of(run, failure)
+            run = _going_back(run, failure)
             try:
                 return run.run()
             except RunFailed as problem:
                 failure = problem
 
 
-def _rest_of(run: LocalRun, failure: RunFailed) -> ResumedRun:
+def _going_back(run: LocalRun, failure: RunFailed) -> ResumedRun:
     """Raises `failure` if the run has come to no checkpoint since it began, or went on: it would fail there again."""
     progress = run.progress.again()
     last = run.checkpoints.last(progress.say)
@@ -93,7 +108,8 @@ def _rest_of(run: LocalRun, failure: RunFailed) -> ResumedRun:
         raise failure
     why = str(failure).splitlines()[0]
     progress.say(f"{why}; going on after round {last.round}")
-    return ResumedRun(run.description, run.directory, progress, last, why)
+    lobby = run.lobby if isinstance(run, LanRun) else None
+    return rest_of(run.description, run.directory, progress, last, lobby, why)
 
 
 def _seen(reader: Reader) -> Iterator[tuple[Any, ...]]:

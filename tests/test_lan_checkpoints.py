@@ -1,7 +1,9 @@
 """Runs over several machines that are killed and go on from a checkpoint: there, on fewer machines, or here."""
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,3 +80,23 @@ def test_whoever_is_killed_it_goes_on_over_two_other_hosts_over_one_and_here(
         shutil.copytree(left, run.out)
     resume(run.out, quiet=True)
     ends_the_same(run.out, engine)
+
+
+@pytest.mark.parametrize("who", ["host", "client", "server"])
+@pytest.mark.parametrize("engine", ["sync", "peers, asynchronous"])
+def test_it_goes_on_by_itself_with_those_that_are_left(engine: str, who: str, lab: Machines) -> None:
+    begun(lab, long(engine, run__on_loss="restart"))
+    if who == "host":
+        lab.hosts[1].process.kill()
+    else:
+        hub = "server" if engine == "sync" else "coordinator"
+        os.kill(lab.hosts[1].pid_of("c003") if who == "client" else lab.run.pid_of(hub), signal.SIGKILL)
+    assert lab.run.finish(60) == 0, lab.run.stderr
+    assert lab.hosts[0].finish(10) == 0
+    assert lab.run.nothing_left()
+    ends_the_same(lab.run.out, engine)
+    (restarted,) = lab.run.rows("events", what="restarted")
+    assert {"host": "pc2: the connection", "client": "SIGKILL on pc2", "server": "SIGKILL"}[who] in restarted["detail"]
+    assert "goes back to a checkpoint in the run of 127.0.0.1 as pc1" in lab.hosts[0].said
+    hosts = json.loads((lab.run.out / "summary.json").read_text())["hosts"]
+    assert hosts == ({"pc1": 5} if who == "host" else {"pc1": 2, "pc2": 3})
