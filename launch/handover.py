@@ -1,9 +1,10 @@
-"""Gives hosts on other machines the states of those clients that go on there, from a checkpoint of the launcher.
+"""Hosts on other machines get the states of those clients that go on there, from a checkpoint of the launcher.
 
 A host says when it has taken a piece, and gets the next one then: so there is never much on the way, and what says
 that a side is still there comes through.
 """
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from launch.reception import RemoteHost
 from nodes.kept_files import PIECE_BYTES, place_of
 from pflsim.errors import RunFailed
+
+FOLDER = "resumed-from"
 
 
 class Handover:
@@ -48,3 +51,26 @@ def _pieces(folder: Path, round: int, names: Sequence[str]) -> Iterator[tuple[st
         with place_of(folder, round, name).open("rb") as file:
             while content := file.read(PIECE_BYTES):
                 yield name, content
+
+
+class HandedOver:
+    """What a host has got of a checkpoint, in a folder that is there as long as it is needed."""
+
+    def __init__(self, logs: Path) -> None:
+        """`logs` is where the host keeps its logs; nothing is made before something comes."""
+        self.folder = logs / FOLDER
+        self.forget()  # whoever was killed had no time for it
+
+    def take(self, said: Mapping[str, Any]) -> None:
+        """The next piece. Raises RunFailed when there is no place for it."""
+        place = place_of(self.folder, said["round"], Path(said["name"]).name)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("ab") as file:
+                file.write(said["content"])
+        except OSError as problem:
+            raise RunFailed("host", f"{place}: {problem.strerror}") from problem
+
+    def forget(self) -> None:
+        """Nobody needs it any more."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -6,7 +6,6 @@ ends all of it when the launcher says so, cannot be heard of any more, or when i
 
 import os
 import platform
-import shutil
 import socket as sockets
 import struct
 import sys
@@ -18,6 +17,7 @@ import psutil
 import zmq
 
 from launch.control import LOST_S, MOST_BYTES, packed, seen_from, unpacked, versions
+from launch.handover import HandedOver
 from launch.host import LAST_LINES, LocalHost, last_lines
 from launch.interrupts import interrupted_once, uninterrupted
 from launch.limits import require_what_it_takes
@@ -25,7 +25,6 @@ from launch.local import Shown
 from launch.memory import Memory
 from launch.token import Token
 from nodes.curve import Keys, show
-from nodes.kept_files import place_of
 from pflsim.errors import DescriptionError, RunFailed
 from pflsim.timing.clock import host_nanoseconds
 
@@ -50,6 +49,7 @@ class Joined:
         self._token, self._clients, self._name, self._logs = token, clients, name, logs
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._host: LocalHost | None = None
+        self._handed_over: HandedOver | None = None
         self._is_connected = False
         self._pids: dict[str, int] = {}
         self._memory = Memory()
@@ -168,8 +168,11 @@ class Joined:
             raise RunFailed("launcher", f"refuses this host: {said['words']}")
         elif said["what"] == "welcome":
             self._build(said)
-        elif said["what"] == "piece":
-            self._take(said)
+        elif said["what"] == "piece" and self._handed_over is not None:
+            self._handed_over.take(said)
+            self._say("took")
+        elif said["what"] == "pause":
+            self._heard_s = time.monotonic() + said["for_s"]
         elif said["what"] == "start" and self._host is not None:
             self._host.say("start", **self._placed(said), logs=str(self._logs))
 
@@ -186,25 +189,16 @@ class Joined:
             raise DescriptionError("--logs", str(self._logs), f"cannot be made: {problem.strerror}") from problem
         require_what_it_takes(said["order"]["tables"]["run"]["clients"], said["processes"])
         print(f"{how} the run of {self._launcher} as {self._name}; loading the data (logs: {self._logs})", flush=True)
+        self._handed_over = HandedOver(self._logs)
         self._host = LocalHost(self._logs / "host.log")
         self._host.say("build", **said["order"])
-
-    def _take(self, said: dict[str, Any]) -> None:
-        """The next part of what an actor was that goes on here."""
-        place = place_of(self._kept, said["round"], Path(said["name"]).name)
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("ab") as file:
-                file.write(said["content"])
-        except OSError as problem:
-            raise RunFailed("host", f"{place}: {problem.strerror}") from problem
-        self._say("took")
 
     def _placed(self, said: dict[str, Any]) -> dict[str, Any]:
         """The launcher's order with what only this machine knows: how it reaches the launcher, and where it binds."""
         common = said["common"]
         ends = {which: seen_from(common[which], self._launcher) for which in ("hub", "recorder")}
-        ends |= {"checkpoints": str(self._kept)} if "checkpoints" in common else {}
+        if "checkpoints" in common and self._handed_over is not None:
+            ends["checkpoints"] = str(self._handed_over.folder)
         place = {"place": f"tcp://{self._here}:*"}
         return {"assignments": [one | place for one in said["assignments"]], "common": common | ends}
 
@@ -226,16 +220,12 @@ class Joined:
         if said["what"] == "failed":
             raise RunFailed("host", said["reason"])
 
-    @property
-    def _kept(self) -> Path:
-        """Where that lies of a checkpoint which actors here go on from."""
-        return Path(f"{self._logs}/checkpoints")
-
     def _end_host(self) -> None:
         if self._host is not None:
             self._host.end()
             self._pids.clear()
-            shutil.rmtree(self._kept, ignore_errors=True)
+        if self._handed_over is not None:
+            self._handed_over.forget()
 
     def _end(self, why: str) -> None:
         """End what runs here, and say so."""

@@ -230,7 +230,9 @@ class LanRun(LocalRun):
         super()._end_hosts(status)
         for words in self._gate.close():
             self._tell("launcher", "refused", words)
-        if status != "failed" or self.description.run.on_loss != "restart":  # else it may go on with those hosts
+        if status == "failed" and self.description.run.on_loss == "restart":
+            self.lobby.pause()
+        else:
             self.lobby.end(status, self._tell)
 
     def _add_facts(self, facts: dict[str, Any]) -> None:

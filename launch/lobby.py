@@ -12,6 +12,7 @@ from typing import Any, Self
 import zmq
 
 from launch.addresses import bind, found_at, parsed
+from launch.control import PAUSE_S
 from launch.directory import replaced
 from launch.hosts.starting import Starter
 from launch.interrupts import uninterrupted
@@ -146,6 +147,11 @@ class Lobby:
         """See to the hosts that were started: what they say, and whether one has ended before it had joined."""
         if self.lan.starter is not None and self._has_begun:
             self.lan.starter.tend([host.name for host in self.reception.hosts if host.is_ready], self._say)
+
+    def pause(self) -> None:
+        """The run may go back to a checkpoint: whoever is there waits for the launcher to come back."""
+        for host in self.reception.hosts:
+            host.say("pause", for_s=PAUSE_S)
 
     def end(self, status: str, tell: Tell) -> None:
         """Have all hosts end, once; who was refused and is not told yet, is told."""

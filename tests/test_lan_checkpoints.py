@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,18 +42,18 @@ def left_by_killing(lab: Machines, who: str) -> Launched:
     for host in lab.hosts:
         host.finish(20)
     assert lab.run.nothing_left(within_s=10)
-    assert [list(host.logs.glob("checkpoints/*")) for host in lab.hosts if host.process is not killed] != [[]]
     return lab.run
 
 
-def resumed(lab: Machines, hosts: int) -> Launched:
-    run = lab._launch({}, "--listen", LISTEN, "--await-hosts", str(hosts), command="resume")
+def resumed(lab: Machines, hosts: int, *arguments: str) -> Launched:
+    run = lab._launch({}, "--listen", LISTEN, "--await-hosts", str(hosts), *arguments, command="resume")
     lab.run = run
     for _ in range(hosts):
         lab.join(f"other{len(lab.hosts)}")
     assert run.finish(60) == 0, run.stderr
     assert [host.finish(10) for host in lab.hosts[-hosts:]] == [0] * hosts
     assert run.nothing_left()
+    assert not [left for host in lab.hosts[-hosts:] for left in host.logs.glob("resumed-from")]
     return run
 
 
@@ -65,32 +64,47 @@ def ends_the_same(out: Path, engine: str) -> None:
     assert not (out / "checkpoints").exists()
 
 
-@pytest.mark.parametrize("who", ["launcher", "host"])
-@pytest.mark.parametrize("engine", ["sync", "fedbuff", "peers, asynchronous"])
-def test_whoever_is_killed_it_goes_on_over_two_other_hosts_over_one_and_here(
-    engine: str, who: str, lab: Machines, tmp_path: Path
+@pytest.mark.parametrize(
+    ("engine", "who", "hosts"),
+    [
+        ("sync", "launcher", 2),
+        ("sync", "host", 0),
+        ("fedbuff", "host", 1),
+        ("peers, asynchronous", "launcher", 1),
+        ("peers, asynchronous", "host", 2),
+    ],
+)
+def test_whoever_is_killed_it_goes_on_over_other_hosts_or_here(
+    engine: str, who: str, hosts: int, lab: Machines
 ) -> None:
     begun(lab, long(engine))
     run = left_by_killing(lab, who)
-    left = tmp_path / "left"
-    shutil.copytree(run.out, left)
-    for hosts in (2, 1):
-        ends_the_same(resumed(lab, hosts).out, engine)
-        shutil.rmtree(run.out)
-        shutil.copytree(left, run.out)
-    resume(run.out, quiet=True)
+    if hosts:
+        resumed(lab, hosts)
+    else:
+        resume(run.out, quiet=True)
     ends_the_same(run.out, engine)
 
 
-@pytest.mark.parametrize("who", ["host", "client", "server"])
-@pytest.mark.parametrize("engine", ["sync", "peers, asynchronous"])
+def test_a_run_of_one_machine_goes_on_over_two(lab: Machines) -> None:
+    lab.run = lab._launch(long("fedbuff"))
+    lab.run.wait_for(lambda run: Checkpoints(run.out).last_round() >= EVERY)
+    lab.run.process.kill()
+    lab.run.finish(10)
+    assert lab.run.nothing_left(within_s=10)
+    ends_the_same(resumed(lab, 2, "--local-clients", "1").out, "fedbuff")
+
+
+@pytest.mark.parametrize(
+    ("engine", "who"),
+    [("sync", "host"), ("sync", "client"), ("fedbuff", "server"), ("peers, asynchronous", "host")],
+)
 def test_it_goes_on_by_itself_with_those_that_are_left(engine: str, who: str, lab: Machines) -> None:
     begun(lab, long(engine, run__on_loss="restart"))
     if who == "host":
         lab.hosts[1].process.kill()
     else:
-        hub = "server" if engine == "sync" else "coordinator"
-        os.kill(lab.hosts[1].pid_of("c003") if who == "client" else lab.run.pid_of(hub), signal.SIGKILL)
+        os.kill(lab.hosts[1].pid_of("c003") if who == "client" else lab.run.pid_of("server"), signal.SIGKILL)
     assert lab.run.finish(60) == 0, lab.run.stderr
     assert lab.hosts[0].finish(10) == 0
     assert lab.run.nothing_left()
