@@ -57,7 +57,7 @@ class Ownership:
         names = _files_in(fact)
         if names is None:
             return f"{process} tells what is no part of a checkpoint"
-        own = {f"{actor}.{kind}" for actor in self._own.get(process, ()) for kind in KEPT}
+        own = {f"{actor}.{kind}" for actor in self._own.get(process, ()) if isinstance(actor, str) for kind in KEPT}
         others = [name for name in names if name not in own]
         return f"{process} hands in {others[0]!r:.40}, which is not its own" if others else ""
 
