@@ -40,7 +40,7 @@ class Admission:
     def begin_again(self) -> None:
         """Those that are there from before a run went back to a checkpoint make all anew."""
         for host in self._reception.hosts:
-            host.is_ready, host.processes = False, ()
+            host.is_ready = False
             self._welcome_in(host)
 
     def _welcome_in(self, host: RemoteHost) -> None:
