@@ -33,10 +33,23 @@ class Admission:
         rest = [host.name for host in self._reception.hosts if not host.is_ready]
         return f"; {', '.join(rest)} had not loaded the data by then" if rest else ""
 
+    def is_complete(self, least: int) -> bool:
+        """Whether all that have come are ready, and so many at least."""
+        return len(self._reception.hosts) == len(self.ready) >= least
+
+    def begin_again(self) -> None:
+        """Those that are there from before a run went back to a checkpoint make all anew."""
+        for host in self._reception.hosts:
+            host.is_ready = False
+            self._welcome_in(host)
+
+    def _welcome_in(self, host: RemoteHost) -> None:
+        host.say("welcome", name=host.name, **self._welcome)
+
     def hear(self, host: RemoteHost, said: Mapping[str, Any]) -> None:
         """Take what a host says."""
         if said["what"] == "hello":
-            host.say("welcome", name=host.name, **self._welcome)
+            self._welcome_in(host)
         elif said["what"] == "built":
             self._compare(host, said["plan"])
         elif said["what"] == "refused":

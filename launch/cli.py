@@ -20,6 +20,7 @@ from pflsim.errors import DescriptionError, RunFailed, TooEarly
 
 if TYPE_CHECKING:
     from launch.hosts.starting import Starter
+    from launch.lobby import Lan
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
@@ -29,6 +30,23 @@ _set = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a key, such as run.rounds=10."
 )
 _algorithm = click.option("--algorithm", metavar="NAME", help="Run this method alone, with the file's settings for it.")
+_OVER_MACHINES = (
+    click.option("--listen", metavar="tcp://ADDRESS:PORT", help="Run over several machines, which join here."),
+    click.option("--await-hosts", type=click.IntRange(min=1), help="With --listen: how many machines join; default 1."),
+    click.option("--await-s", type=click.FloatRange(min=0), help="With --listen: for how long they may; default 600."),
+    click.option("--local-clients", type=int, help="With --listen: so many clients on this machine; default none."),
+    click.option("--insecure", is_flag=True, help="With --listen: no keys, nothing encrypted, whoever comes may join."),
+    click.option("--token-file", type=click.Path(path_type=Path), help="With --listen: put the token there, not out."),
+    click.option("--hosts", type=click.Path(path_type=Path), help="Start this file's hosts by ssh; see hosts.toml."),
+    click.option("--cluster", metavar="dask://HOST:PORT", help="Start a host on each worker of this Dask cluster."),
+)
+
+
+def _over_machines(command: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options that say where its processes run; it gets them as `over_machines`."""
+    for option in reversed(_OVER_MACHINES):
+        command = option(command)
+    return command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,14 +62,7 @@ def pflsim() -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/NAME-TIME.")
 @click.option("--save-models", is_flag=True, help="Keep every client's model, as --set record.models=true does.")
 @click.option("--quiet", is_flag=True, help="Print only the results.")
-@click.option("--listen", metavar="tcp://ADDRESS:PORT", help="Run over several machines, which join here.")
-@click.option("--await-hosts", type=click.IntRange(min=1), help="With --listen: how many machines join; default 1.")
-@click.option("--await-s", type=click.FloatRange(min=0), help="With --listen: for how long they may; default 600.")
-@click.option("--local-clients", type=int, help="With --listen: so many clients on this machine; default none.")
-@click.option("--insecure", is_flag=True, help="With --listen: no keys, nothing encrypted, whoever comes may join.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="With --listen: put the token there, print none.")
-@click.option("--hosts", type=click.Path(path_type=Path), help="Start the hosts of this file by ssh, see hosts.toml.")
-@click.option("--cluster", metavar="dask://HOST:PORT", help="Start a host on each worker of this Dask cluster.")
+@_over_machines
 def run(
     description: Path,
     settings: tuple[str, ...],
@@ -59,21 +70,13 @@ def run(
     out: Path | None,
     save_models: bool,
     quiet: bool,
-    listen: str | None,
-    insecure: bool,
-    token_file: Path | None,
-    hosts: Path | None,
-    cluster: str | None,
-    **over_machines: float | None,
+    **over_machines: Any,
 ) -> None:
     """Run a description to its end and print what came out."""
     from launch.comparison import run_all
-    from launch.lan import lan_of
 
     tables = _tables(description, (*settings, *(["record.models=true"] if save_models else [])), algorithm)
-    starter = _starter(hosts, cluster, over_machines.get("await_hosts"))
-    lan = lan_of(listen, insecure=insecure, starter=starter, token_file=token_file, **over_machines)
-    results = run_all(tables, out, quiet=quiet, lan=lan)
+    results = run_all(tables, out, quiet=quiet, lan=_lan(**over_machines))
     from launch.show import show_results  # here, because what draws tables takes 0.2 s to import
 
     show_results(results)
@@ -82,12 +85,16 @@ def run(
 @pflsim.command()
 @_directory
 @click.option("--quiet", is_flag=True, help="Print only the results.")
-def resume(directory: Path, quiet: bool) -> None:
-    """Let a run that was interrupted, failed or was killed go on from its last checkpoint, to the same end."""
+@_over_machines
+def resume(directory: Path, quiet: bool, **over_machines: Any) -> None:
+    """Let a run that was interrupted, failed or was killed go on from its last checkpoint, to the same end.
+
+    Where it goes on is as free as where it began: here, or over machines, by other hosts, more or fewer.
+    """
     from launch.resume import resume
     from launch.show import show_results
 
-    show_results([resume(directory, quiet=quiet)])
+    show_results([resume(directory, quiet=quiet, lan=_lan(**over_machines))])
 
 
 @pflsim.command()
@@ -336,6 +343,15 @@ def check_method(method: str, settings: tuple[str, ...]) -> None:
 
     if not check_method(method, settings):
         sys.exit(FAILED)
+
+
+def _lan(
+    listen: str | None, hosts: Path | None, cluster: str | None, insecure: bool, token_file: Path | None, **given: Any
+) -> "Lan | None":
+    from launch.lobby import lan_of
+
+    starter = _starter(hosts, cluster, given["await_hosts"])
+    return lan_of(listen, insecure=insecure, starter=starter, token_file=token_file, **given)
 
 
 def _starter(hosts: Path | None, cluster: str | None, workers: float | None) -> "Starter | None":

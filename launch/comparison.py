@@ -7,7 +7,8 @@ from typing import Any
 
 from launch.directory import taken
 from launch.ending import in_words
-from launch.lan import Lan, LanRun
+from launch.lan import LanRun
+from launch.lobby import Lan, Lobby
 from launch.local import LocalRun
 from launch.progress import Progress
 from launch.resumed import run_to_the_end
@@ -78,7 +79,8 @@ def _run(description: Description, directory: Path, quiet: bool, later: Sequence
     if lan is None:
         result = run_to_the_end(LocalRun(description, directory, progress, later))
     else:
-        result = LanRun(description, directory, progress, lan, later).run()
+        with Lobby(lan) as lobby:
+            result = run_to_the_end(LanRun(description, directory, progress, lobby, later))
     return completed(result, description)
 
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import msgpack
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Of these maps; that of the messages between actors has a number of its own, and is part of the code's digest."""
 BEAT_S = 0.5
 LOST_S = 8.0
+PAUSE_S = 60.0
+"""For so long a launcher may be busy with what was recorded when a run goes back to a checkpoint."""
 MOST_BYTES = 1 << 26
 """Of one map; what a host that runs thousands of clients says of them has some MB."""
 ANY = "0.0.0.0"
@@ -38,6 +40,7 @@ FROM_HOSTS: dict[str, dict[str, type | UnionType]] = {
     "ended": {"process": str, "code": int, "processor_s": float},
     "echoed": {"data": bytes, "unix_ns": int},
     "timed": {"flops_per_second": float},
+    "took": {},
     "leaving": {"reason": str},
     "gone": {},
 }

@@ -17,6 +17,7 @@ import psutil
 import zmq
 
 from launch.control import LOST_S, MOST_BYTES, packed, seen_from, unpacked, versions
+from launch.handover import HandedOver
 from launch.host import LAST_LINES, LocalHost, last_lines
 from launch.interrupts import interrupted_once, uninterrupted
 from launch.limits import require_what_it_takes
@@ -48,6 +49,7 @@ class Joined:
         self._token, self._clients, self._name, self._logs = token, clients, name, logs
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._host: LocalHost | None = None
+        self._handed_over: HandedOver | None = None
         self._is_connected = False
         self._pids: dict[str, int] = {}
         self._memory = Memory()
@@ -125,6 +127,7 @@ class Joined:
             poller.register(one, zmq.POLLIN)
         if self._is_tied:
             poller.register(STANDARD_INPUT, zmq.POLLIN)
+        heard, descriptor = self._host, -1
         while True:
             ready = dict(poller.poll(POLL_MS))
             while self._socket.poll(0):
@@ -133,9 +136,12 @@ class Joined:
                 if said["what"] == "end":
                     return str(said["status"])
                 self._obey(said)
-                if self._host is not None and said["what"] == "welcome":
-                    poller.register(self._host.channel.fileno(), zmq.POLLIN)
-            if self._host is not None and self._host.channel.fileno() in ready:
+            if self._host is not None and self._host is not heard:
+                if heard is not None:
+                    poller.unregister(descriptor)
+                heard, descriptor = self._host, self._host.channel.fileno()
+                poller.register(descriptor, zmq.POLLIN)
+            elif self._host is not None and descriptor in ready:
                 self._pass_on(self._host.hear())
             if self._events in ready:  # after all that came before
                 self._judge(*_EVENT.unpack(self._events.recv_multipart()[0]))
@@ -162,11 +168,18 @@ class Joined:
             raise RunFailed("launcher", f"refuses this host: {said['words']}")
         elif said["what"] == "welcome":
             self._build(said)
+        elif said["what"] == "piece" and self._handed_over is not None:
+            self._handed_over.take(said)
+            self._say("took")
+        elif said["what"] == "pause":
+            self._heard_s = time.monotonic() + said["for_s"]
         elif said["what"] == "start" and self._host is not None:
             self._host.say("start", **self._placed(said), logs=str(self._logs))
 
     def _build(self, said: dict[str, Any]) -> None:
         """Have a host of this machine load the data and make everything that all its processes share."""
+        how = "joined" if self._host is None else "goes back to a checkpoint in"
+        self._end_host()
         self._name = said["name"]
         run_id = self._token.run_id.hex()
         self._logs = (self._logs or Path("results") / f"host-{self._name}-{run_id}").absolute()
@@ -175,7 +188,8 @@ class Joined:
         except OSError as problem:
             raise DescriptionError("--logs", str(self._logs), f"cannot be made: {problem.strerror}") from problem
         require_what_it_takes(said["order"]["tables"]["run"]["clients"], said["processes"])
-        print(f"joined the run of {self._launcher} as {self._name}; loading the data (logs: {self._logs})", flush=True)
+        print(f"{how} the run of {self._launcher} as {self._name}; loading the data (logs: {self._logs})", flush=True)
+        self._handed_over = HandedOver(self._logs)
         self._host = LocalHost(self._logs / "host.log")
         self._host.say("build", **said["order"])
 
@@ -183,6 +197,8 @@ class Joined:
         """The launcher's order with what only this machine knows: how it reaches the launcher, and where it binds."""
         common = said["common"]
         ends = {which: seen_from(common[which], self._launcher) for which in ("hub", "recorder")}
+        if "checkpoints" in common and self._handed_over is not None:
+            ends["checkpoints"] = str(self._handed_over.folder)
         place = {"place": f"tcp://{self._here}:*"}
         return {"assignments": [one | place for one in said["assignments"]], "common": common | ends}
 
@@ -204,10 +220,16 @@ class Joined:
         if said["what"] == "failed":
             raise RunFailed("host", said["reason"])
 
-    def _end(self, why: str) -> None:
-        """End what runs here, and say so."""
+    def _end_host(self) -> None:
         if self._host is not None:
             self._host.end()
+            self._pids.clear()
+        if self._handed_over is not None:
+            self._handed_over.forget()
+
+    def _end(self, why: str) -> None:
+        """End what runs here, and say so."""
+        self._end_host()
         if self._is_connected:
             self._say("leaving", reason=why)
             self._say("gone")

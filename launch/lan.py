@@ -3,32 +3,32 @@
 What a run is does not change by that: only where its processes are, and what stands between them.
 """
 
-import os
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import psutil
 import zmq
 
-from launch.addresses import bind, found_at, parsed, reached_at
+from launch.addresses import reached_at
 from launch.admission import Admission
+from launch.checkpoints import Checkpoint
 from launch.control import MOST_BYTES, seen_from
-from launch.directory import replaced
+from launch.handover import Handover
 from launch.host import Host
-from launch.hosts.starting import Starter
+from launch.incoming import Incoming
 from launch.limits import require_what_it_takes
+from launch.lobby import Lobby
 from launch.local import LocalRun
 from launch.ownership import Ownership
 from launch.placement import FORKED_BYTES, SPAWNED_BYTES, start_method
 from launch.progress import Progress
 from launch.reception import Reception, RemoteHost
+from launch.recorder import dropped
 from launch.shares import Capacity, shares
-from launch.token import Token
 from nodes.curve import Keys
 from nodes.gate import MOST_PENDING, Gate
 from pflsim.errors import DescriptionError, RunFailed
@@ -40,78 +40,35 @@ POLL_MS = 200
 THIS_MACHINE = "this machine"
 
 
-@dataclass(frozen=True)
-class Lan:
-    """How a run reaches other machines."""
-
-    listen: str
-    """Where hosts find it, such as tcp://0.0.0.0:5555."""
-    hosts: int
-    """How many are awaited."""
-    await_s: float = 600.0
-    """For how long."""
-    local_clients: int = 0
-    is_secure: bool = True
-    starter: Starter | None = None
-    """What starts the hosts; without it somebody does by hand."""
-    token_file: Path | None = None
-    """Where the token is put for whoever starts the hosts, instead of being printed."""
-
-
-def lan_of(
-    listen: str | None,
-    *,
-    insecure: bool,
-    starter: Starter | None = None,
-    token_file: Path | None = None,
-    **given: float | None,
-) -> Lan | None:
-    """What the command line says of other machines. Raises DescriptionError for what makes no sense without them."""
-    said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    said |= {"insecure": True} if insecure else {}
-    said |= {"token_file": str(token_file)} if token_file else {}
-    where = listen or (starter.listen if starter else None)
-    if where is None:
-        if said:
-            option = min(said)
-            needed = "needs --listen" + (", --hosts or --cluster" if option != "token_file" else "")
-            raise DescriptionError(f"--{option.replace('_', '-')}", said[option], needed)
-        return None
-    if token_file and (starter or token_file.exists()):
-        expected = "is for hosts that are started by somebody else" if starter else "exists already"
-        raise DescriptionError("--token-file", str(token_file), expected)
-    hosts, local = int(said.get("await_hosts", 1)), int(said.get("local_clients", 0))
-    return Lan(where, hosts, said.get("await_s", 600.0), local, not insecure, starter, token_file)
-
-
 class LanRun(LocalRun):
     """One run whose clients are on the machines that join."""
 
-    _reception: Reception
     _gate: Gate
 
     def __init__(
-        self, description: Description, directory: Path, progress: Progress, lan: Lan, later: Sequence[Algorithm] = ()
+        self,
+        description: Description,
+        directory: Path,
+        progress: Progress,
+        lobby: Lobby,
+        later: Sequence[Algorithm] = (),
     ) -> None:
-        """Raises DescriptionError for a place where it cannot listen, or more local clients than there are."""
+        """Raises DescriptionError for more local clients than there are."""
+        lan = lobby.lan
         if later and lan.starter is None:
             expected = "needs hosts for each method: one --algorithm at a time, or --hosts, which starts them each time"
             raise DescriptionError("beside", [table.name for table in later], expected)
-        if description.run.checkpoint_every:
-            expected = "must be 0: over several machines no checkpoints can be taken yet"
-            raise DescriptionError("run.checkpoint_every", description.run.checkpoint_every, expected)
         super().__init__(description, directory, progress, later)
-        self._address, self._port = parsed(lan.listen)
-        if lan.starter is not None:
-            lan = replace(lan, hosts=lan.starter.count(lan.await_s))
         if not 0 <= lan.local_clients <= description.run.clients:
             raise DescriptionError("--local-clients", lan.local_clients, f"must be 0 to {description.run.clients}")
         require_what_it_takes(description.run.clients, len(self._assigned) + 2 * MOST_PENDING)
-        self._lan = lan
-        self._own, self._joining, self._members = (Keys.new() if lan.is_secure else None for _ in range(3))
+        self.lobby = lobby
+        self._run_id = self._run_id if lobby.is_open else lobby.run_id  # what was said before a restart is not heard
+        self._members = Keys.new() if lan.is_secure else None
         self._passes = {process: _new_pass() for process in self._assigned}
         self._hosts: dict[str, tuple[Host, dict[str, tuple[str, ...]]]] = {}
         """By name: each host, and the processes that it runs."""
+        self._incoming = Incoming(self.checkpoints.folder)
 
     def start_clients(self, hub: str) -> None:
         """Start the clients' processes, each host its own."""
@@ -119,42 +76,39 @@ class LanRun(LocalRun):
             if processes:
                 self._start(host, processes, hub)
 
+    @property
+    def _reception(self) -> Reception:
+        return self.lobby.reception
+
     def _listen(self, context: "zmq.Context[zmq.Socket[bytes]]") -> Reception:
-        strangers: SimpleQueue[str] = SimpleQueue()
-        self._gate = Gate(context, strangers.put)
+        self._gate = Gate(context, self.lobby.strangers.put)
+        self._at_the_end.callback(self._let_go)
         self._recorder.open(context)
+        self._recorder.on_piece = self._incoming.take if self._keeps_checkpoints else None
         members = (self._members, self._members.public) if self._members else (None, b"")
         self._gate.guard(self._recorder.socket, "recorder", MOST_BYTES, *members)
-        both = (self._own, self._joining) if self._own and self._joining else None
-        self._reception = Reception(context, self._gate, self._run_id, self._lan.hosts, both)
-        self._reception.strangers = strangers
-        self._reception.on_refused = lambda words: self._tell("launcher", "refused", words)
-        self._at_the_end.callback(self._let_go)
-        if self._lan.starter is not None:
-            self._reception.meanwhile = self._tend
-            self._at_the_end.callback(self._lan.starter.end, self.progress.say)
-        self._recorder.bind(f"tcp://{self._address}:*")
-        bind(self._reception.socket, f"tcp://{self._address}:{self._port}")
+        self._recorder.bind(f"tcp://{self.lobby.address}:*")
         self._gate.open()
+        self.lobby.open(self.progress.say)
+        self._reception.on_refused = lambda words: self._tell("launcher", "refused", words)
+        self._reception.meanwhile = self.lobby.tend
         return self._reception
 
     def _let_go(self) -> None:
         self._gate.close()
-        self.__dict__.pop("_reception", None)
         self.__dict__.pop("_gate", None)
 
     def _place(self, process: str) -> str:
         """The server is at every address of this machine that was asked for; peers say where they are, so at one."""
         is_hub = process == self._plan["hub"]
-        return f"tcp://{self._address if is_hub else reached_at(self._address)}:*"
+        return f"tcp://{self.lobby.address if is_hub else reached_at(self.lobby.address)}:*"
 
     def _common(self, hub: str) -> dict[str, Any]:
-        here = reached_at(self._address)
+        here = reached_at(self.lobby.address)
         is_bound = not hub.endswith(":*")
-        return {
+        return super()._common(hub) | {
             "hub": seen_from(hub, here) if is_bound else hub,
             "recorder": seen_from(self._recorder.endpoint, here),
-            "started_ns": self._started_ns,
             "is_on_network": True,
             "keys": asdict(self._members) if self._members else None,
         }
@@ -181,31 +135,64 @@ class LanRun(LocalRun):
             "hub": hub,
             "recorder": self._recorder.endpoint,
             "started_ns": host.on_its_clock(self._started_ns),
+            "hands_in": self._keeps_checkpoints,
         }
         orders = [
             {"process": process, "actors": actors} | self._pass_of(process) for process, actors in processes.items()
         ]
         host.say("start", assignments=orders, common=common)
 
+    def _note_checkpoint(self, round: int, files: dict[str, str], rows: dict[str, int]) -> None:
+        if flaws := self._incoming.accept(round, files):
+            self._recorder.write([dropped(flaw, 0) for flaw in flaws])
+            return
+        super()._note_checkpoint(round, files, rows)
+
     # who joins
 
     def _gather(self) -> None:
-        self._invite()
+        """Wait for hosts: in a run that goes back to a checkpoint, only for those that are still there, if any are."""
         welcome = {"order": self._order(), "processes": len(self._assigned)}
         admission = Admission(self._reception, self._plan["has"], welcome, self._tell)
-        deadline_s = time.monotonic() + self._lan.await_s
+        admission.begin_again()
+        least, deadline_s = 1, time.monotonic() + self.lobby.lan.await_s
+        is_invited = False
+        while not admission.is_complete(least):
+            if not is_invited and not self._reception.hosts:
+                is_invited = True
+                self.lobby.invite(self.progress)
+                least = self.lobby.awaited
+            for host, said in self._news():
+                admission.hear(host, said)
+            if time.monotonic() > deadline_s:
+                came = f"{len(admission.ready)} of {least} hosts have joined within {self.lobby.lan.await_s:g} s"
+                raise RunFailed("launcher", f"{came}{admission.still_building}")
+        self._share(admission.ready)
+
+    def _meanwhile(self) -> None:
+        super()._meanwhile()
+        self._reception.beat()
+
+    def _news(self) -> list[tuple[RemoteHost, dict[str, Any]]]:
+        """What hosts say next, if they say something soon; the one of this machine has nothing to say yet."""
         poller = zmq.Poller()
         poller.register(self._reception.socket, zmq.POLLIN)
         poller.register(self._host.channel.fileno(), zmq.POLLIN)
-        while len(admission.ready) < self._lan.hosts:
-            if self._host.channel.fileno() in dict(poller.poll(POLL_MS)):
-                raise RunFailed("host", self._host.hear().get("reason", "has ended"))
-            for host, said in self._reception.news():
-                admission.hear(host, said)
-            if time.monotonic() > deadline_s:
-                came = f"{len(admission.ready)} of {self._lan.hosts} hosts have joined within {self._lan.await_s:g} s"
-                raise RunFailed("launcher", f"{came}{admission.still_building}")
-        self._share(admission.ready)
+        if self._host.channel.fileno() in dict(poller.poll(POLL_MS)):
+            raise RunFailed("host", self._host.hear().get("reason", "has ended"))
+        return self._reception.news()
+
+    def _hand_over(self, checkpoint: Checkpoint) -> None:
+        """Give each host what its clients were when a checkpoint was taken."""
+        names: dict[RemoteHost, list[str]] = {}
+        for host, processes in self._hosts.values():
+            actors = {actor for own in processes.values() for actor in own}
+            if isinstance(host, RemoteHost):
+                names[host] = [name for name in checkpoint.files if name.rpartition(".")[0] in actors]
+        handover = Handover(self.checkpoints.folder, checkpoint.round, names)
+        while not handover.is_done:
+            for host, said in self._news():
+                handover.hear(host, said)
 
     def _tell(self, actor: str, what: str, words: str) -> None:
         """Record something about hosts, and say it."""
@@ -215,35 +202,15 @@ class LanRun(LocalRun):
     def _order(self) -> dict[str, Any]:
         return super()._order() | {"tells_what_it_has": True}
 
-    def _invite(self) -> None:
-        """Start the hosts, or say how somebody else can."""
-        addresses = found_at(self._reception.socket.getsockopt_string(zmq.LAST_ENDPOINT))
-        keys = (self._own.public, self._joining.secret) if self._own and self._joining else (b"", b"")
-        token = Token(addresses, self._run_id, *keys)
-        if self._lan.starter is not None:
-            self.progress.say(self._lan.starter.start(token))
-            return
-        count = f"{self._lan.hosts} machine{'s' if self._lan.hosts > 1 else ''}"
-        plain = "" if self._lan.is_secure else " (without keys: whoever reaches this machine can take part)"
-        if self._lan.token_file is None:
-            self.progress.announce(f"waiting for {count}{plain}; on each: pflsim host --join {token}")
-            return
-        _write_privately(self._lan.token_file, f"{token}\n")
-        self._at_the_end.callback(self._lan.token_file.unlink, missing_ok=True)
-        self.progress.say(f"waiting for {count}{plain}; the token is in {self._lan.token_file}")
-
-    def _tend(self) -> None:
-        """See to the hosts that were started: what they say, and whether one has ended before it had joined."""
-        if self._lan.starter is not None:
-            self._lan.starter.tend([host.name for host in self._reception.hosts if host.is_ready], self.progress.say)
-
     def _share(self, ready: Sequence[RemoteHost]) -> None:
         """Decide who runs which clients: both in their order, so that each host has neighbouring ones."""
         ready = sorted(ready, key=lambda host: host.name)
         offers, hosts = {host.name: host.offers for host in ready}, dict[str, Host]()
+        if len(ready) < self.lobby.awaited:  # some are lost, whose share the others take
+            offers = {name: replace(one, clients=None) for name, one in offers.items()}
         hosts |= {host.name: host for host in ready}
-        if self._lan.local_clients:
-            offers = {THIS_MACHINE: Capacity(psutil.cpu_count() or 1, 0, self._lan.local_clients)} | offers
+        if self.lobby.lan.local_clients:
+            offers = {THIS_MACHINE: Capacity(psutil.cpu_count() or 1, 0, self.lobby.lan.local_clients)} | offers
             hosts[THIS_MACHINE] = self._host
         rest = list(self._assigned.items())
         own_bytes = FORKED_BYTES if start_method(self.description) == "fork" else SPAWNED_BYTES
@@ -261,11 +228,12 @@ class LanRun(LocalRun):
 
     def _end_hosts(self, status: str) -> None:
         super()._end_hosts(status)
-        self._reception.end(status)
         for words in self._gate.close():
             self._tell("launcher", "refused", words)
-        if self._lan.starter is not None:
-            self._lan.starter.end(self.progress.say)
+        if status == "failed" and self.description.run.on_loss == "restart":
+            self.lobby.pause()
+        else:
+            self.lobby.end(status, self._tell)
 
     def _add_facts(self, facts: dict[str, Any]) -> None:
         others = [host for host, _ in self._hosts.values() if isinstance(host, RemoteHost)]
@@ -275,14 +243,3 @@ class LanRun(LocalRun):
 
 def _new_pass() -> bytes:
     return b"p" + secrets.token_bytes(16)  # a routing id must not begin with a zero
-
-
-def _write_privately(file: Path, text: str) -> None:
-    """A file that nobody else may read, there as a whole or not at all. Raises DescriptionError."""
-    try:
-        with replaced(file) as unfinished:
-            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as opened:
-                opened.write(text)
-    except OSError as problem:
-        raise DescriptionError("--token-file", str(file), f"cannot be written: {problem.strerror}") from problem

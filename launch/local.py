@@ -168,7 +168,7 @@ class LocalRun:
     def _build(self) -> None:
         self._host.say("build", **self._order())
         longest_s = self.description.run.patience_s + IMPORTS_S
-        said = self._host.hear_within(longest_s, lambda: self.progress.update(()))
+        said = self._host.hear_within(longest_s, self._meanwhile)
         if said["what"] == "refused":
             raise DescriptionError(said["key"], Shown(said["value"]), said["expected"])
         if said["what"] != "built":
@@ -185,6 +185,10 @@ class LocalRun:
         self._keep_plan()
         if self._keeps_checkpoints:
             self._what_runs = described(self.directory), code_of(self.directory)
+
+    def _meanwhile(self) -> None:
+        """What is done now and then while this machine's host builds the study."""
+        self.progress.update(())
 
     def _keep_plan(self) -> None:
         """Write down what is going to run."""

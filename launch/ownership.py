@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nodes.kept_files import PIECE
+from nodes.standstill import CHECKPOINT, UNDER_WAY
 from pflsim.messages.wire import COORDINATOR
 from pflsim.spec import client_names
 
@@ -11,6 +13,9 @@ OF_THE_HUB = ("finished", "lost", "began", "rejected", "skipped", "joined")
 COLUMN = {"sent": 1, "uncoded": 1, "bursts": 1, "spans": 1, "events": 1, "model": 1, "received": 2, "measures": 2}
 """Where a fact of these tables says whose it is; one of any other table is the hub's."""
 COLUMN_AMONG_PEERS = COLUMN | {"steps": 2, "evaluations": 3}
+KEPT = "state", "crossed"
+"""What a checkpoint has of an actor."""
+MOST_ROUNDS = 1 << 31
 FREE = "dropped"
 """What came to somebody, or was lost on the way to somebody, from whomever."""
 
@@ -38,9 +43,32 @@ class Ownership:
         table = fact[0]
         if process == self._hub or table == FREE:
             return ""
+        if table in (PIECE, CHECKPOINT, UNDER_WAY):
+            return self._flaw_of_kept(process, fact)
         column = self._column.get(table, len(fact))
         whose = fact[column] if column < len(fact) else None
         is_own = isinstance(whose, str | int) and whose in self._own.get(process, ())
         if is_own and not (table == "events" and len(fact) > 2 and fact[2] in OF_THE_HUB):
             return ""
         return f"{process} tells {table} of {whose!r:.40}, which is not for it to say"
+
+    def _flaw_of_kept(self, process: str, fact: tuple[Any, ...]) -> str:
+        """Of a checkpoint, everybody hands in the files of its own actors, and names them with their digests."""
+        names = _files_in(fact)
+        if names is None:
+            return f"{process} tells what is no part of a checkpoint"
+        own = {f"{actor}.{kind}" for actor in self._own.get(process, ()) if isinstance(actor, str) for kind in KEPT}
+        others = [name for name in names if name not in own]
+        return f"{process} hands in {others[0]!r:.40}, which is not its own" if others else ""
+
+
+def _files_in(fact: tuple[Any, ...]) -> list[str] | None:
+    """The files of which a fact of a checkpoint tells; None if it is none."""
+    table, round, named, *piece = *fact, None, None
+    if type(round) is not int or not 0 < round < MOST_ROUNDS:
+        return None
+    if table == PIECE:
+        return [named] if isinstance(named, str) and isinstance(piece[0], bytes) and len(fact) == 4 else None
+    if not isinstance(named, dict) or len(fact) != 3:
+        return None
+    return list(named) if all(isinstance(one, str) for one in [*named, *named.values()]) else None

@@ -91,7 +91,9 @@ class Reception:
         self.socket.set_hwm(0)
         self.socket.router_mandatory = True
         gate.guard(self.socket, "launcher", MOST_BYTES, *((keys[0], keys[1].public) if keys else (None, b"")))
-        self._run_id, self._most = run_id, most
+        self._run_id = run_id
+        self.most = most
+        """So many hosts may be there."""
         self._hosts: dict[bytes, RemoteHost] = {}
         self._names: set[str] = set()
         self._turned_away: set[bytes] = set()
@@ -125,7 +127,7 @@ class Reception:
             said += [one] if one else []
         while not self.strangers.empty():
             self.on_refused(self.strangers.get())
-        self._beat()
+        self.beat()
         return said + self._lost()
 
     def lost_now(self) -> tuple[RemoteHost, dict[str, Any]] | None:
@@ -203,8 +205,8 @@ class Reception:
                 return f"it has {what} {theirs!s:.80}, the launcher has {mine}"
         if said["clients"] is not None and said["clients"] < 1:
             return f"it wants to take {said['clients']} clients"
-        if len(self._hosts) >= self._most:
-            return f"all {self._most} hosts of this run have joined already"
+        if len(self._hosts) >= self.most:
+            return f"all {self.most} hosts of this run have joined already"
         return ""
 
     def _name(self, wanted: str) -> str:
@@ -215,7 +217,8 @@ class Reception:
             number += 1
         return name
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Tell all hosts now and then that the launcher is there."""
         if time.monotonic() - self._beaten_s >= BEAT_S:
             self._beaten_s = time.monotonic()
             for host in self.hosts:
@@ -234,4 +237,5 @@ class Reception:
         return lost
 
     def _forget(self, host: RemoteHost) -> None:
+        self._names.discard(host.name)
         self._hosts = {route: one for route, one in self._hosts.items() if one is not host}

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from logging import INFO, WARNING
 from typing import Any
@@ -14,6 +14,7 @@ import zmq
 from launch.ownership import Ownership
 from launch.peer_rounds import PeerRounds
 from launch.progress import Progress
+from nodes.kept_files import PIECE
 from nodes.standstill import CHECKPOINT, UNDER_WAY, Standstill
 from pflsim.errors import RunFailed
 from pflsim.record.database import Reader, Record
@@ -21,6 +22,8 @@ from pflsim.record.tables import flaw_of
 
 MOST_AT_ONCE = 4096
 """So many batches are taken in one go, so that nobody who floods the recorder can keep the launcher from its work."""
+MOST_BYTES_AT_ONCE = 1 << 28
+"""The same of bytes: whoever takes part in the run hands in what it is for checkpoints, which may be much."""
 MOST_SAID = 5
 """So many rejected uploads are told one by one."""
 
@@ -50,6 +53,8 @@ class Recorder:
         self.on_checkpoint: Callable[[int, dict[str, str], dict[str, int]], None] = lambda round, files, rows: None
         """Called when all actors stand after a round, with the digests of their files and the record's last rows; and
         with more files of that round, and no rows."""
+        self.on_piece: Callable[[int, str, bytes], str] | None = None
+        """Called with a part of a file of a checkpoint: round, name, bytes; says why it is not wanted, if it is not."""
         self.said_goodbye: set[str] = set()
         self.finished: dict[str, Any] | None = None
         """What the server says at the end of a run."""
@@ -99,22 +104,11 @@ class Recorder:
         facts: list[Fact] = []
         bound: list[str] = []
         models: list[Fact] = []
-        for _ in range(MOST_AT_ONCE):
-            if not self.socket.poll(0):
-                break
-            frames = self.socket.recv_multipart()
-            try:
-                process, batch = self._read(frames)
-            except ValueError as flaw:
-                facts.append(_dropped(str(flaw), sum(map(len, frames))))
-                continue
+        for process, batch in self._batches(facts):
             if batch is None:
                 self.said_goodbye.add(process)
             for told in map(tuple, batch or ()):
-                if self.ownership is not None and (why := self.ownership.flaw_of(process, told)):
-                    facts.append(_dropped(why, 0))
-                    continue
-                for fact in self._standstill.sorted(process, self._on_this_clock(process, told)):
+                for fact in self._admitted(process, told):
                     if fact[:1] == ("bound",):
                         bound += [fact[2]] if process == self._hub and len(fact) == 3 else []
                     elif fact[:1] == ("model",) and _is_model(fact):
@@ -123,7 +117,7 @@ class Recorder:
                         self.on_checkpoint(fact[1], fact[2], {})
                     elif fact[:1] == (CHECKPOINT,) and len(fact) == 3:
                         self._keep(facts)
-                        facts = []
+                        facts.clear()
                         self.on_checkpoint(fact[1], fact[2], self._record.last_rows())
                     else:
                         facts.append(fact)
@@ -132,6 +126,30 @@ class Recorder:
             self.on_model(actor, model)
         for endpoint in bound:
             self.on_bound(endpoint)
+
+    def _batches(self, facts: list[Fact]) -> Iterator[tuple[str, list[list[Any]] | None]]:
+        """What processes have told by now, as far as it can be taken in one go; `facts` gets what is no batch."""
+        come_bytes = 0
+        for _ in range(MOST_AT_ONCE):
+            if come_bytes > MOST_BYTES_AT_ONCE or not self.socket.poll(0):
+                break
+            frames = self.socket.recv_multipart()
+            come_bytes += sum(map(len, frames))
+            try:
+                yield self._read(frames)
+            except ValueError as flaw:
+                facts.append(dropped(str(flaw), sum(map(len, frames))))
+
+    def _admitted(self, process: str, told: Fact) -> Iterator[Fact]:
+        """What there is to be recorded, or done, now that a process tells this."""
+        if self.ownership is not None and (why := self.ownership.flaw_of(process, told)):
+            yield dropped(why, 0)
+        elif told[:1] == (PIECE,) and self.on_piece is not None:
+            _, round, name, piece = told
+            if why := self.on_piece(round, name, piece):
+                yield dropped(why, len(piece))
+        else:
+            yield from self._standstill.sorted(process, self._on_this_clock(process, told))
 
     def await_goodbyes(self, processes: Collection[str], within_s: float) -> None:
         """Go on until all of `processes` have said that nothing more will come of them, or that time is over."""
@@ -142,7 +160,7 @@ class Recorder:
 
     def take_held_back(self) -> None:
         """Write what was held back for a checkpoint to which it will never come."""
-        self._keep(list(self._standstill.released()))
+        self._keep(list(self._standstill.given_up()))
 
     def note(self, actor: str, what: str, detail: str = "") -> None:
         """Record an event of the launcher's own."""
@@ -181,7 +199,7 @@ class Recorder:
             self._record.write(facts)
         except (ValueError, OverflowError, sqlite3.IntegrityError, sqlite3.ProgrammingError):
             flaws = [(fact, flaw_of(fact)) for fact in facts]
-            facts = [fact if flaw is None else _dropped(flaw, 0) for fact, flaw in flaws]
+            facts = [fact if flaw is None else dropped(flaw, 0) for fact, flaw in flaws]
             self._record.write(facts)
         except AssertionError as problem:
             raise RunFailed("recorder", str(problem)) from problem
@@ -233,7 +251,8 @@ def _is_model(fact: Fact) -> bool:
     return len(fact) == 3 and isinstance(fact[1], str) and fact[1].isalnum() and isinstance(fact[2], bytes)
 
 
-def _dropped(flaw: str, total_bytes: int) -> Fact:
+def dropped(flaw: str, total_bytes: int) -> Fact:
+    """The fact that something came which nobody of the run can have told."""
     return ("dropped", "recorder", "malformed", flaw, total_bytes, None, None, None)
 
 

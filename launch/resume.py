@@ -1,6 +1,7 @@
 """`pflsim resume`: a run whose processes, or machine, were lost goes on from its last checkpoint that is whole."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,15 @@ from launch.checkpoints import Checkpoint, Checkpoints, code_of, described
 from launch.comparison import completed, draw
 from launch.ending import in_words
 from launch.finished import DONE, FinishedRun
+from launch.lobby import Lan, Lobby
 from launch.progress import Progress
-from launch.resumed import ResumedRun, run_to_the_end
+from launch.resumed import rest_of, run_to_the_end
 from pflsim.errors import DescriptionError
 from pflsim.record.result import Result
 
 
-def resume(directory: Path, *, quiet: bool = False) -> Result:
-    """Bring the run in `directory` to its end; one that is done is only opened.
+def resume(directory: Path, *, quiet: bool = False, lan: Lan | None = None) -> Result:
+    """Bring the run in `directory` to its end, over several machines where `lan` says how; one that is done is opened.
 
     Raises DescriptionError when it goes on right now, has no checkpoint, or is not what it was, and what runs raise.
     """
@@ -37,8 +39,9 @@ def resume(directory: Path, *, quiet: bool = False) -> Result:
             raise _nothing(directory)
         _require_the_same(directory, found)
         progress.say(f"resuming after round {found.round}")
-        going_on = ResumedRun(run.description, directory, progress, found)
-        result = completed(run_to_the_end(going_on), run.description)
+        with nullcontext() if lan is None else Lobby(lan) as lobby:
+            going_on = rest_of(run.description, directory, progress, found, lobby)
+            result = completed(run_to_the_end(going_on), run.description)
         with in_words():
             draw(run.description, [result], directory)
     return result

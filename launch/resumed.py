@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from launch.checkpoints import Checkpoint
+from launch.lan import LanRun
+from launch.lobby import Lobby
 from launch.local import LocalRun
 from launch.progress import Progress
 from pflsim.errors import DescriptionError, RunFailed
@@ -19,10 +21,16 @@ class ResumedRun(LocalRun):
     """The rest of a run, from a checkpoint on."""
 
     def __init__(
-        self, description: Description, directory: Path, progress: Progress, checkpoint: Checkpoint, why: str = ""
+        self,
+        description: Description,
+        directory: Path,
+        progress: Progress,
+        checkpoint: Checkpoint,
+        why: str = "",
+        **where: Any,
     ) -> None:
         """`why` says what had befallen the run, if it goes on by itself."""
-        super().__init__(description, directory, progress)
+        super().__init__(description, directory, progress, **where)
         self.since, self._why = checkpoint, why
         self._started_s = time.monotonic() - checkpoint.wall_s
 
@@ -53,6 +61,28 @@ class ResumedRun(LocalRun):
         return super()._common(hub) | {"resumed": self.since.round}
 
 
+class ResumedLanRun(ResumedRun, LanRun):
+    """The same over several machines; who runs which clients is decided anew."""
+
+    def _gather(self) -> None:
+        super()._gather()
+        self._hand_over(self.since)
+
+
+def rest_of(
+    description: Description,
+    directory: Path,
+    progress: Progress,
+    checkpoint: Checkpoint,
+    lobby: Lobby | None,
+    why: str = "",
+) -> ResumedRun:
+    """The rest of a run, over several machines if there is a `lobby` for them."""
+    if lobby is None:
+        return ResumedRun(description, directory, progress, checkpoint, why)
+    return ResumedLanRun(description, directory, progress, checkpoint, why, lobby=lobby)
+
+
 def run_to_the_end(run: LocalRun) -> Result:
     """What `run` comes to, also after it has lost somebody, if it is to go on then. Raises what runs raise."""
     try:
@@ -63,14 +93,14 @@ def run_to_the_end(run: LocalRun) -> Result:
         failure = problem
     with nullcontext() if isinstance(run, ResumedRun) else run.checkpoints.hold():
         while True:
-            run = _rest_of(run, failure)
+            run = _going_back(run, failure)
             try:
                 return run.run()
             except RunFailed as problem:
                 failure = problem
 
 
-def _rest_of(run: LocalRun, failure: RunFailed) -> ResumedRun:
+def _going_back(run: LocalRun, failure: RunFailed) -> ResumedRun:
     """Raises `failure` if the run has come to no checkpoint since it began, or went on: it would fail there again."""
     progress = run.progress.again()
     last = run.checkpoints.last(progress.say)
@@ -78,7 +108,8 @@ def _rest_of(run: LocalRun, failure: RunFailed) -> ResumedRun:
         raise failure
     why = str(failure).splitlines()[0]
     progress.say(f"{why}; going on after round {last.round}")
-    return ResumedRun(run.description, run.directory, progress, last, why)
+    lobby = run.lobby if isinstance(run, LanRun) else None
+    return rest_of(run.description, run.directory, progress, last, lobby, why)
 
 
 def _seen(reader: Reader) -> Iterator[tuple[Any, ...]]:

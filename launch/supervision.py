@@ -97,7 +97,7 @@ class Supervision:
         elif self.parting is not None and said["what"] in ("lost", "leaving"):
             self._ended |= set(host.processes)
             self.parting.tell(host.processes, f"{host.name}: {said['reason']}")
-        elif said["what"] in ("failed", "lost", "leaving"):
+        elif said["what"] in ("failed", "lost", "leaving") and (host.is_here or host.processes):
             raise RunFailed(host.name, said["reason"])
 
     def _judge_end(self, host: Host, process: str, code: int) -> None:

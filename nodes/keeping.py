@@ -8,12 +8,11 @@ of that takes simulated time or is in a trace. Who is resumed joins as in a new 
 what it was.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from nodes.kept_files import Files
 from nodes.standstill import CHECKPOINT as TAKEN
 from nodes.standstill import UNDER_WAY
 from pflsim import kept
@@ -43,7 +42,7 @@ class Silent:
 class Keeper:
     """Writes the checkpoints of the actors of one process, and reads that from which a run is resumed."""
 
-    folder: Path
+    files: Files
     every: int
     """After so many rounds each."""
     recorder_of: Callable[[str], Recorder]
@@ -58,7 +57,7 @@ class Keeper:
         return round > self.resumed and round % self.every == 0
 
     def keep(self, port: Port, round: int, state: Any) -> None:
-        """Write down one actor, and tell it when that is on the disk."""
+        """Write down one actor, and tell it when that is done."""
         name, recorder = f"{port.name}.state", self.recorder_of(port.name)
         digest = self._write(port.name, round, name, {"state": state, "port": port.kept()})
         recorder.tell(TAKEN, round, {name: digest})
@@ -87,21 +86,14 @@ class Keeper:
         return found["state"]
 
     def _write(self, actor: str, round: int, name: str, value: Any) -> str:
-        place = folder_of(self.folder, round) / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = place.with_suffix(".unfinished")
         try:
-            with unfinished.open("wb") as file:
-                digest = kept.write(file, value)
-                file.flush()
-                os.fsync(file.fileno())
+            with self.files.writing(round, name) as file:
+                return kept.write(file, value)
         except TypeError as problem:
             raise RunFailed(actor, f"cannot be written into a checkpoint: {problem}") from problem
-        unfinished.replace(place)
-        return digest
 
     def _read(self, name: str) -> Any:
-        with (folder_of(self.folder, self.resumed) / name).open("rb") as file:
+        with self.files.reading(self.resumed, name) as file:
             return kept.read(file, (*_OF_PORTS, *self.states))
 
 
@@ -129,8 +121,3 @@ def stand(port: Port, keeper: Keeper, checkpoint: Message, state: Any) -> None:
     port.post()
     keeper.keep(port, checkpoint.round, state)
     port.recv("control")
-
-
-def folder_of(folder: Path, round: int) -> Path:
-    """Where the files of a checkpoint lie."""
-    return folder / f"{round:06d}"

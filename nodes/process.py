@@ -15,6 +15,7 @@ from nodes.facts import FactSender
 from nodes.gate import Gate
 from nodes.inspection import Inspection
 from nodes.keeping import Keeper, Silent
+from nodes.kept_files import Folder, HandedIn
 from nodes.losses import Losses
 from nodes.mailroom import Mailroom
 from nodes.programs import STATES, port_of, program_of
@@ -51,6 +52,8 @@ class Assignment:
     """Whether its sockets can be reached from other machines."""
     checkpoints: str = ""
     """The folder of the checkpoints; empty if none are taken."""
+    hands_in: bool = False
+    """Whether the recorder is given what is written down, because its disk is that of another machine."""
     resumed: int = 0
     """The round after whose checkpoint the run goes on; 0 for one that begins."""
     keys: Keys | None = None
@@ -137,7 +140,7 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     new_clock = clock_maker(study.description.time.mode, assignment.started_ns)
     standstill = Standstill(assignment.actors)
     recorders = {name: ActorsRecorder(name, standstill, facts) for name in assignment.actors}
-    keeper = _keeper(study, assignment, recorders) if assignment.checkpoints else None
+    keeper = _keeper(study, assignment, recorders, facts) if assignment.checkpoints else None
     for name, recorder in recorders.items():
         facts_to = Silent() if assignment.resumed else recorder if keeper else facts  # who is resumed has joined before
         port = port_of(study, name, new_clock(), mailroom, facts_to)
@@ -147,15 +150,16 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     try:
         mailroom.run()
     finally:
-        for fact in standstill.released():
+        for fact in standstill.given_up():
             facts.tell(*fact)
         for words in gate.close() if gate is not None else ():
             facts.tell("events", assignment.process, "refused", words, 0, host_seconds())
 
 
-def _keeper(study: Study, assignment: Assignment, recorders: Mapping[str, Recorder]) -> Keeper:
-    every = study.description.run.checkpoint_every
-    return Keeper(Path(assignment.checkpoints), every, recorders.__getitem__, STATES, assignment.resumed)
+def _keeper(study: Study, assignment: Assignment, recorders: Mapping[str, Recorder], facts: Recorder) -> Keeper:
+    every, folder = study.description.run.checkpoint_every, Path(assignment.checkpoints)
+    files = HandedIn(folder, facts) if assignment.hands_in else Folder(folder)
+    return Keeper(files, every, recorders.__getitem__, STATES, assignment.resumed)
 
 
 def _gate(

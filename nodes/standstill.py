@@ -12,6 +12,8 @@ from pflsim.messages.journal import Recorder
 
 Fact = tuple[Any, ...]
 CHECKPOINT, UNDER_WAY = "checkpoint", "under way"
+LAST_WORDS = ("died",), ("finished",)
+"""Events after which nobody waits for the others to stand."""
 
 
 class Standstill:
@@ -20,6 +22,8 @@ class Standstill:
     def __init__(self, names: Collection[str]) -> None:
         self._names, self._moving = frozenset(names), set(names)
         self._files: dict[str, str] = {}
+        self._rounds: set[int] = set()
+        self._is_over = False
         self._held: list[tuple[str, Fact]] = []
 
     def sorted(self, name: str, fact: Fact) -> Iterator[Fact]:
@@ -28,8 +32,10 @@ class Standstill:
         (CHECKPOINT, round, {file: digest}) says that `name` stands and has written these files; where all stand it is
         told on once, with the files of all.
         """
-        if fact[:1] == ("events",) and "died" in fact[2:3]:  # then they will never all stand
-            yield from self.released()
+        if fact[:1] == ("events",) and fact[2:3] in LAST_WORDS:  # then they will never all stand
+            yield from self.given_up()
+        if self._is_over and fact[:1] == (CHECKPOINT,):
+            return
         if name not in self._names or fact[:1] == (UNDER_WAY,):
             yield fact
         elif name not in self._moving:
@@ -39,15 +45,23 @@ class Standstill:
         else:
             _, round, files = fact
             self._moving.discard(name)
+            self._rounds.add(round)
             self._files |= files
             if not self._moving:
-                yield CHECKPOINT, round, self._files
-                yield from self.released()
+                if len(self._rounds) == 1:  # who names another round has written nothing that belongs to the others'
+                    yield CHECKPOINT, round, self._files
+                yield from self._released()
 
-    def released(self) -> Iterator[Fact]:
-        """What was held back, as if it came now, when all stand or never will."""
+    def given_up(self) -> Iterator[Fact]:
+        """What was held back for all to stand, when they never will; from now on everything passes."""
+        held, self._held = self._held, []
+        self._names, self._is_over = frozenset(), True
+        yield from (fact for _, fact in held if fact[:1] != (CHECKPOINT,))
+
+    def _released(self) -> Iterator[Fact]:
+        """What was held back, as if it came now."""
         held, self._held, self._files = self._held, [], {}
-        self._moving = set(self._names)
+        self._moving, self._rounds = set(self._names), set()
         for name, fact in held:
             yield from self.sorted(name, fact)
 

@@ -11,7 +11,9 @@ import msgpack
 import torch
 
 from nodes.facts import FactSender
+from nodes.kept_files import PIECE
 from nodes.mailroom import Mailroom
+from nodes.standstill import CHECKPOINT, UNDER_WAY
 from pflsim.algorithms.fedavg import FedAvg
 from pflsim.federation import Tensors
 from pflsim.learning.task import Task
@@ -19,9 +21,10 @@ from pflsim.messages.port import Port
 from pflsim.messages.wire import PROTOCOL
 
 Frames = list[bytes]
-HOW = Literal["nothing", "messages", "facts", "flood", "wrong shapes only"]
+HOW = Literal["nothing", "messages", "facts", "flood", "wrong shapes only", "checkpoints"]
 MALICIOUS, NAME = 3, "c003"
 COUNT, LIES, FLOOD = 175, 27, 20_000
+WRONG_ROUND = 4
 
 
 class Pickled:
@@ -50,6 +53,9 @@ class Malice(FedAvg):
             assert len(batches) == LIES
             for batch in batches:
                 facts._socket.send(batch)
+        elif self.how == "checkpoints":
+            for fact in false_states(task.round + 1):
+                facts._socket.send(msgpack.packb([facts._process, [fact]]))
         elif self.how == "flood":
             for _ in range(FLOOD):
                 mailroom._socket.send_multipart([b"\xc1" * 50, b"", b"x" * 100])
@@ -191,6 +197,16 @@ def lies(port: Port, shown: bytes) -> Iterator[bytes]:
     yield from (b"", b"\xc1", msgpack.packb([1, 2, 3]), msgpack.packb([shown, {"a": 1}]), msgpack.packb([shown, [7]]))
     yield from (msgpack.packb([port.name, None]), msgpack.packb([b"p" + bytes(16), None]), msgpack.packb([[], []]))
     yield pickle.dumps(Pickled())
+
+
+def false_states(round: int) -> Iterator[tuple[Any, ...]]:
+    """What is handed in as a checkpoint after a round by one who may only hand in its own state, before it does so."""
+    yield PIECE, round, "c001.state", b"another's state"
+    yield CHECKPOINT, round, {"c001.state": "0" * 64}
+    yield UNDER_WAY, round, {"c003.crossed": "0" * 64}
+    yield PIECE, round, "../../run.toml", b"x"
+    if round == WRONG_ROUND:
+        yield PIECE, round, "c003.state", b"what makes its own state wrong"
 
 
 def _deep(levels: int) -> Any:

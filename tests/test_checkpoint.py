@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodes.keeping import Keeper, Silent
+from nodes.kept_files import Folder
 from nodes.programs import STATES, port_of, program_of
 from nodes.sequential import FactList, Sequential, run_sequentially
 from pflsim.errors import BadMessage, RunFailed
@@ -38,7 +39,7 @@ def ran(
     for name, facts in told.items():
         port = port_of(study, name, VirtualClock(), carrier, Silent() if resumed else facts)
         port.promises &= seed is not None
-        carrier.add(port, program_of(study, name, Keeper(folder, 1, told.__getitem__, STATES, resumed)))
+        carrier.add(port, program_of(study, name, Keeper(Folder(folder), 1, told.__getitem__, STATES, resumed)))
     carrier.run()
     return told
 
@@ -195,7 +196,7 @@ def test_so_it_does_whatever_goes_wrong(engine: str, hard: str, tmp_path: Path) 
 
 def test_what_is_no_tensor_and_no_number_in_a_state_is_refused_by_the_name_of_its_actor(tmp_path: Path) -> None:
     told = FactList()
-    keeper = Keeper(tmp_path, 1, lambda _: told, STATES)
+    keeper = Keeper(Folder(tmp_path), 1, lambda _: told, STATES)
     port = port_of(Study(validate(tables_of("sync")), RUN), "c001", VirtualClock(), Sequential(RUN), told)
     with pytest.raises(RunFailed, match="c001: cannot be written into a checkpoint: a Random cannot be kept"):
         keeper.keep(port, 1, random.Random(1))

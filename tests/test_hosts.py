@@ -16,6 +16,7 @@ import pytest
 import tomli_w
 
 from launch import control
+from launch.checkpoints import Checkpoints
 from launch.hosts.answering import MOST_BYTES as LONGEST_ECHO_BYTES
 from launch.hosts.beginning import BEGINNING
 from launch.hosts.calibrating import Client, Measured, clients_of
@@ -32,6 +33,7 @@ from tests.launching import ROOT, Launched, description, happens, launcher
 from tests.secure_shell import secure_shell
 from tests.test_failures import FAILED, INTERRUPTED, endless, runs
 from tests.test_peers import expected
+from tests.test_resume import EVERY, long
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -267,6 +269,22 @@ def test_a_host_whose_connection_is_cut_ends_what_runs_there_and_is_named(
     assert run.finish(30) == FAILED
     assert "the run failed: lab2: launcher: what has started this host is gone" in run.stderr
     assert run.nothing_left()
+
+
+@pytest.mark.slow
+def test_a_run_whose_hosts_are_all_lost_starts_them_again_and_goes_on_from_its_checkpoint(
+    launch: Any, ssh: list[str], tmp_path: Path
+) -> None:
+    tables = long("sync", run__on_loss="restart")
+    run = launch(tables, "--hosts", str(hosts_file(tmp_path, ssh, {"name": "lab1"})))
+    run.wait_for(lambda run: Checkpoints(run.out).last_round() >= EVERY, within_s=60)
+    (connection,) = [one for one in run.left() if one.name() == "ssh" and "lab1" in one.cmdline()]
+    connection.kill()
+    assert run.finish(90) == 0, run.stderr
+    assert run.nothing_left()
+    assert digests(run.out) == expected(long("sync"))
+    assert run.stderr.count("starting 1 host by ssh: lab1") == 2
+    assert run.stderr.count("[lab1] joined the run of 127.0.0.1 as lab1") == 2
 
 
 @pytest.mark.slow

@@ -103,6 +103,23 @@ def test_what_a_client_tells_the_record_of_others_is_dropped_and_counted(lab: Ma
 
 
 @pytest.mark.slow
+def test_whoever_hands_in_anothers_state_or_a_wrong_one_is_refused_and_counted(lab: Machines) -> None:
+    start(lab, malice("checkpoints", run__rounds=8, run__checkpoint_every=2))
+    assert lab.run.finish(120) == 0, lab.run.stderr
+    assert lab.run.nothing_left()
+    assert digests(lab) == expected(malice("nothing", run__rounds=8))
+    dropped = Counter(row["detail"] for row in lab.run.rows("dropped", receiver="recorder"))
+    crossed = [f"c003.crossed after round {round} has not come" for round in range(1, 9)]
+    assert dropped == Counter(crossed) + Counter(
+        {
+            "c003 hands in 'c001.state', which is not its own": 16,
+            "c003 hands in '../../run.toml', which is not its own": 8,
+            "c003.state after round 4 has another checksum than it is said to have": 1,
+        }
+    )
+
+
+@pytest.mark.slow
 def test_a_flood_is_dropped_and_counted_and_does_not_fill_the_record(lab: Machines) -> None:
     start(lab, malice("flood"))
     the_others_are_not_disturbed(lab)

@@ -23,8 +23,6 @@ import tomli_w
 
 import pflsim
 from launch.checkpoints import MANIFEST, Checkpoint, Checkpoints, _digest
-from launch.lan import LanRun, lan_of
-from launch.progress import Progress
 from launch.resume import resume
 from nodes.sequential import run_sequentially
 from pflsim.errors import DescriptionError
@@ -307,7 +305,7 @@ def test_a_client_is_killed_when_it_has_written_itself_down_and_not_named_that(l
     algorithm = {"name": "tests.accidents:KilledWriting", "mark": str(tmp_path / "mark")}
     run = launch(long("sync", algorithm=algorithm))
     assert run.finish(within_s=40) == FAILED
-    assert (run.out / "checkpoints" / f"{2 * EVERY:06d}" / "c002.unfinished").exists()
+    assert (run.out / "checkpoints" / f"{2 * EVERY:06d}" / "c002.state.unfinished").exists()
     assert Checkpoints(run.out).last_round() == EVERY
     assert_ends_the_same(run.out, "sync")
 
@@ -363,13 +361,6 @@ def test_only_two_checkpoints_are_kept(launch: Launch) -> None:
 def test_real_time_takes_no_checkpoints() -> None:
     with pytest.raises(DescriptionError, match=r'run\.checkpoint_every = 4: needs time\.mode = "virtual"'):
         validate(long("sync", time__mode="wall"))
-
-
-def test_over_several_machines_neither(tmp_path: Path) -> None:
-    lan = lan_of("tcp://127.0.0.1:0", insecure=True)
-    assert lan is not None
-    with pytest.raises(DescriptionError, match=r"run\.checkpoint_every = 4: must be 0: over several machines"):
-        LanRun(validate(long("sync")), tmp_path / "run", Progress(1, 5, quiet=True), lan)
 
 
 def test_from_python_too(tmp_path: Path) -> None:
