@@ -119,7 +119,7 @@ def _write(out: Path, clients: Sequence[Client], own_speed: float, description: 
     rates = [(name, f"{one.up_mbps:.6g}", f"{one.down_mbps:.6g}") for name, one in zip(names, clients, strict=True)]
     _write_csv(out / "links.csv", ("client", "uplink_mbps", "downlink_mbps"), rates)
     away = dict(zip(names, (one.latency_ms for one in clients), strict=True)) | {"server": 0.0}
-    matrix = [(one, *(f"{0 if one == other else away[one] + away[other]:.6g}" for other in away)) for one in away]
+    matrix = [(one, *(f"{0 if one == other else away[one] + away[other]:.6f}" for other in away)) for one in away]
     _write_csv(out / "latency.csv", ("sender", *away), matrix)
     trace = {"kind": "trace", "file": str(out / "links.csv")}
     whole = {
