@@ -10,6 +10,7 @@ from typing import Any
 
 from nodes.keeping import Keeper
 from pflsim.errors import RunFailed
+from pflsim.messages.common_round import Chooser
 from pflsim.messages.coordinator_port import CoordinatorPort
 from pflsim.messages.port import seconds
 from pflsim.messages.wire import BEGIN, FINISHED, JOIN, PLACES, READY, STATE, STOP
@@ -21,6 +22,7 @@ Answers = dict[str, Mapping[str, Any]]
 
 def coordinator(port: CoordinatorPort, study: Study, keeper: Keeper | None = None) -> None:
     """Bring the peers together, and wait for all of them to finish; in a run that is resumed, anew."""
+    port.chooser = Chooser(study.names) if keeper is not None and keeper.every_s else None
     joined = _from_everybody(port, study, JOIN)
     for name, facts in joined.items():
         _require_the_same(study, name, facts)

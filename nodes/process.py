@@ -154,8 +154,8 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
 
 
 def _keeper(study: Study, assignment: Assignment, recorders: Mapping[str, Recorder]) -> Keeper:
-    every = study.description.run.checkpoint_every
-    return Keeper(Path(assignment.checkpoints), every, recorders.__getitem__, STATES, assignment.resumed)
+    every, folder = study.description.run.checkpoints, Path(assignment.checkpoints)
+    return Keeper(folder, every.rounds, recorders.__getitem__, STATES, assignment.resumed, every.host_s)
 
 
 def _gate(

@@ -4,6 +4,7 @@ from typing import Any
 
 from pflsim.errors import BadMessage
 from pflsim.messages import wire
+from pflsim.messages.common_round import Chooser
 from pflsim.messages.inbox import Sizes
 from pflsim.messages.licence import Arbiter
 from pflsim.messages.port import Port, Recorder
@@ -18,12 +19,16 @@ class CoordinatorPort(Port):
 
     arbiter: Arbiter | None = None
     """None when all have finished: then nobody needs a licence any more."""
+    chooser: Chooser | None = None
+    """Chooses the rounds after which checkpoints are taken, where the host's time says when; else None."""
 
     def begin_again(self, recorder: Recorder) -> None:
         """What is said from now on is recorded beside what was in a run that is resumed now."""
         self.recorder, self._sequence["control"] = recorder, SAID_BEFORE
 
     def deliver(self, message: Message, stamp: list[Any], sizes: Sizes) -> bool:
+        if message.kind in (wire.DUE, wire.HERE):
+            return self._choose(message)
         if message.kind != wire.WAITING:
             return super().deliver(message, stamp, sizes)
         source = (message.sender, message.channel)
@@ -38,3 +43,12 @@ class CoordinatorPort(Port):
             self.send(to, kind, facts={"until_ns": until_ns})
         self.post()
         return False  # nothing that the coordinator itself waits for
+
+    def _choose(self, message: Message) -> bool:
+        if self.chooser is None:
+            raise BadMessage(f"{message.sender} says {message.kind}, and no checkpoints are taken by the host's time")
+        word = self.chooser.take(message.sender, message.kind, message.round)
+        if word is not None:
+            for peer in self.chooser.peers:
+                self._say_beside(peer, *word)
+        return False

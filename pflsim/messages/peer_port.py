@@ -8,10 +8,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgpack
-
 from pflsim.errors import BadMessage
 from pflsim.messages import wire
+from pflsim.messages.common_round import Chosen
 from pflsim.messages.crossing import Crossed, Crossings
 from pflsim.messages.departures import Departure
 from pflsim.messages.inbox import Sizes
@@ -45,6 +44,9 @@ class PeerPort(Port):
         """Whether it will say nothing more by itself."""
         self.crossings: Crossings | None = None
         """What is on its way at a checkpoint; None in a run that takes none."""
+        self.chosen: Chosen | None = None
+        """After which rounds checkpoints are taken, where the host's time says when; else None."""
+        self._is_between_rounds = False
         self._too_early: defaultdict[str, deque[Crossed]] = defaultdict(deque)
         """By sender: answers to what this peer has not asked yet, since it was put back further, and what follows."""
         self._is_resumed = False
@@ -86,15 +88,25 @@ class PeerPort(Port):
         while (message := self._await("data", until_ns, works=True)) is not None:
             yield message
 
+    def is_chosen(self, round: int) -> bool:
+        """Whether a checkpoint is taken after `round`, which has just ended; waits while that is being decided."""
+        assert self.chosen is not None
+        if (due := self.chosen.between(round)) is not None:
+            self._say_beside(COORDINATOR, *due)
+        if self.chosen.is_held:
+            self._is_between_rounds, self._wanted = True, "control"
+            self.awaits = "the choice of the round after which all are written down"
+            self._carrier.wait_for_mail(self)
+            self._is_between_rounds, self.awaits = False, ""
+        return self.chosen.is_after(round)
+
     def stand(self, round: int) -> None:
         """This peer is about to be written down; its neighbours learn of that, in no time and beside all records."""
         assert self.crossings is not None
         neighbours = self._inbox.neighbours
         self._comes_again = self.crossings.cut(round, neighbours)
-        stamp = msgpack.packb((self.now_ns, 0, None, 0))
         for other in neighbours:
-            mark = Message(wire.MARK, self.name, other, round=round)
-            self._carrier.post(other, [wire.encode_header(mark, self._run_id, []), stamp])
+            self._say_beside(other, wire.MARK, round)
 
     def kept(self) -> dict[str, Any]:
         too_early = [crossed for early in self._too_early.values() for crossed in early]
@@ -133,6 +145,8 @@ class PeerPort(Port):
             return self._stop_in_turn()
         if message.kind == wire.MARK:
             return self._take_mark(message)
+        if message.kind in (wire.WHERE, wire.CUT):
+            return self._take_choice(message)
         if message.channel == "data":
             self._reports.came(message.sender, stamp[0])
             if self.crossings is not None and not self.crossings.takes(message, stamp, sizes):
@@ -143,6 +157,16 @@ class PeerPort(Port):
         else:
             taken = self._take_in(message, stamp, sizes)
         return self._stop_in_turn() or taken
+
+    def may_go_on(self) -> bool:
+        if self._is_between_rounds and self.chosen is not None:
+            return not self.chosen.is_held
+        return super().may_go_on()
+
+    def next_event_ns(self) -> int | None:
+        if self._is_between_rounds:
+            return self.clock.now_ns() if self.may_go_on() else None
+        return super().next_event_ns()
 
     def report(self, *, wants: bool = True) -> bool:
         """Tell the arbiter when this peer could go on, if that is news that somebody waits for; whether it was.
@@ -173,6 +197,17 @@ class PeerPort(Port):
             raise BadMessage(f"{message.sender} marks a checkpoint, and none are taken")
         self.crossings.mark(message.sender, message.round)
         return False
+
+    def _take_choice(self, message: Message) -> bool:
+        if self.chosen is None or message.sender != COORDINATOR:
+            raise BadMessage(
+                f"{message.sender} says {message.kind}, which only a coordinator says, and not in each run"
+            )
+        if message.kind == wire.WHERE:
+            self._say_beside(COORDINATOR, *self.chosen.asked(has_finished=self.has_finished))
+            return False
+        self.chosen.told(message.round)
+        return True
 
     def _put_by(self, early: Iterable[Crossed]) -> None:
         for crossed in early:
