@@ -37,7 +37,7 @@ class Chooser:
                 return None  # another has said it before
             self._here = {}
             return WHERE, 0
-        if self._here is None or sender in self._here:
+        if self._here is None or sender in self._here or round > FAR:
             raise BadMessage(f"{sender} says that it has ended {round} rounds, and was not asked")
         self._here[sender] = round
         if len(self._here) < len(self.peers):

@@ -63,6 +63,9 @@ class Carrier(Protocol):
     def meet(self, actor: str, process: str, endpoint: str) -> None:
         """Be ready to talk to `actor`, which lives in `process`."""
 
+    def part(self, actor: str) -> None:
+        """`actor` has left the run: there is nothing more to say to it."""
+
 
 class Port:
     """One actor's side of the world."""
@@ -398,10 +401,10 @@ class Port:
 
     # within
 
-    def _say_beside(self, to: str, kind: str, round: int) -> None:
-        """Say something about a checkpoint: it takes no time, is in no record, and leaves before what is not posted."""
+    def _say_beside(self, to: str, kind: str, round: int = 0, **facts: Any) -> None:
+        """Say what is no part of what is simulated: it takes no time, is in no record, and leaves at once."""
         stamp = msgpack.packb((self.now_ns, 0, None, 0))
-        header = wire.encode_header(Message(kind, self.name, to, round=round), self._run_id, [])
+        header = wire.encode_header(Message(kind, self.name, to, round=round, facts=facts), self._run_id, [])
         self._carrier.post(to, [header, stamp])
 
     def _await(self, channel: str | None, until_ns: int | None, *, works: bool = False) -> Message | None:
