@@ -63,7 +63,7 @@ class LocalRun:
         self._run_id = secrets.token_bytes(8)
         self._at_the_end = ExitStack()
         self._is_open = self._is_ended = self._unsaved = False
-        self._keeps_checkpoints, self.checkpoints = description.run.checkpoint_every > 0, Checkpoints(directory)
+        self._keeps_checkpoints, self.checkpoints = bool(description.run.checkpoint_every), Checkpoints(directory)
 
     def run(self) -> Result:
         """Run to the end. Raises DescriptionError, RunFailed or KeyboardInterrupt; nothing is left running.

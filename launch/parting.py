@@ -1,7 +1,7 @@
 """What the launcher does about who is lost in a run that goes on without them (`run.on_loss = "continue"`).
 
-It sees processes end and machines fall silent, and tells the server. That one also finds out by itself who does not
-answer; the launcher learns of those by the record, and does not wait for them at the end.
+It sees processes end and machines fall silent, and tells the server or the coordinator. A server also finds out by
+itself who does not answer; the launcher learns of those by the record, and does not wait for them at the end.
 """
 
 from collections.abc import Iterable, Mapping

@@ -13,6 +13,7 @@ class PeerRounds:
 
     def __init__(self) -> None:
         self.peers = 0
+        self._lost: set[int] = set()
         self._steps: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
 
     def done(self, facts: Iterable[Fact], wall_s: float) -> list[Fact]:
@@ -23,9 +24,18 @@ class PeerRounds:
                 _, round, client, start_ns, end_ns = fact
                 steps = self._steps[round]
                 steps[client] = start_ns, end_ns
-                if len(steps) == self.peers:
-                    ended.append(_round(round, self._steps.pop(round), wall_s))
+                ended += self._ended([round], wall_s)
         return ended
+
+    def lose(self, client: int, wall_s: float) -> list[Fact]:
+        """The rounds that end as this peer will do no further one: those in which the others have done theirs."""
+        self._lost.add(client)
+        return self._ended(sorted(self._steps), wall_s)
+
+    def _ended(self, rounds: Iterable[int], wall_s: float) -> list[Fact]:
+        stay = self.peers - len(self._lost)
+        done = [round for round in rounds if len(self._steps[round].keys() - self._lost) == stay > 0]
+        return [_round(round, self._steps.pop(round), wall_s) for round in done]
 
 
 def _round(round: int, steps: dict[int, tuple[int, int]], wall_s: float) -> Fact:

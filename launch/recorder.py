@@ -194,7 +194,7 @@ class Recorder:
     def _keep(self, facts: list[Fact]) -> None:
         events = [fact for fact in facts if fact[:1] == ("events",) and flaw_of(fact) is None]
         facts = [self._since_start(fact) for fact in facts if self._keeps_spans or fact[:1] != ("spans",)]
-        facts += self._peer_rounds.done(facts, time.monotonic() - self._started_s - self.setup_s)
+        facts += self._peer_rounds.done(facts, self._running_s())
         try:
             self._record.write(facts)
         except (ValueError, OverflowError, sqlite3.IntegrityError, sqlite3.ProgrammingError):
@@ -206,6 +206,10 @@ class Recorder:
         for _, actor, what, detail, *_ in events:
             self._take_event(actor, what, detail)
         self._progress.update(facts)
+
+    def _running_s(self) -> float:
+        """Host seconds since the first round began."""
+        return time.monotonic() - self._started_s - self.setup_s
 
     def _since_start(self, fact: Fact) -> Fact:
         """An event with its time since the command began, not on the host's clock."""
@@ -225,6 +229,8 @@ class Recorder:
             self.on_finished()
         elif what == "lost":
             self.lost[actor] = detail
+            if self._peer_rounds.peers:
+                self._keep(self._peer_rounds.lose(int(actor[1:]), self._running_s()))
             self._progress.say(f"{actor} is lost: {detail}; the run goes on without it")
         elif what == "died":
             self.died[actor] = detail

@@ -1,18 +1,20 @@
 """The program of a coordinator: it tells peers where to find each other, lets them begin, and collects how they ended.
 
-No model ever reaches it. Between the beginning and the end it only tells peers, under the virtual clock, who may go on.
+No model ever reaches it. Between the beginning and the end it only tells peers who may go on, under the virtual clock,
+after which round they are written down, and who has left a run that goes on without them.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from nodes.keeping import Keeper
 from pflsim.errors import RunFailed
+from pflsim.messages.common_round import Chooser
 from pflsim.messages.coordinator_port import CoordinatorPort
 from pflsim.messages.port import seconds
-from pflsim.messages.wire import BEGIN, FINISHED, JOIN, PLACES, READY, STATE, STOP
+from pflsim.messages.wire import BEGIN, FINISHED, JOIN, LOST, PLACES, READY, STATE, STOP
 from pflsim.study import Study
 from pflsim.timing.clock import host_seconds
 
@@ -21,10 +23,12 @@ Answers = dict[str, Mapping[str, Any]]
 
 def coordinator(port: CoordinatorPort, study: Study, keeper: Keeper | None = None) -> None:
     """Bring the peers together, and wait for all of them to finish; in a run that is resumed, anew."""
+    port.chooser = Chooser(study.names) if keeper is not None and keeper.every_s else None
     joined = _from_everybody(port, study, JOIN)
     for name, facts in joined.items():
         _require_the_same(study, name, facts)
         port.recorder.tell("events", name, "joined", "", port.now_ns, host_seconds())
+    port.peers = study.names
     for number, name in enumerate(study.names):
         known = [study.names[other] for other in study.linked(number)]
         port.send(name, PLACES, facts={other: joined[other]["place"] for other in known})
@@ -39,19 +43,22 @@ def coordinator(port: CoordinatorPort, study: Study, keeper: Keeper | None = Non
     for name in study.names:
         port.send(name, BEGIN)
     began_s = host_seconds()
-    finished = _from_everybody(port, study, FINISHED)
+    finished = _from_everybody(port, study, FINISHED, without_lost=True)
     _stop(port, study, finished, began_s)
 
 
-def _from_everybody(port: CoordinatorPort, study: Study, kind: str) -> Answers:
-    """What every peer says, by name; this one's time goes on to the last."""
+def _from_everybody(port: CoordinatorPort, study: Study, kind: str, *, without_lost: bool = False) -> Answers:
+    """What every peer says, by name; this one's time goes on to the last. Raises RunFailed if one is lost too early."""
     for name in study.names:
         port.expect(name, kind)
     said: Answers = {}
     for _ in study.names:
         message = port.recv("control")
-        said[message.sender] = message.facts
-        port.clock.advance(port.asked_ns)
+        if message.kind != LOST:
+            said[message.sender] = message.facts
+            port.clock.advance(port.asked_ns)
+        elif not without_lost:
+            raise RunFailed(message.sender, "is lost before the run has begun")
     return said
 
 
@@ -65,13 +72,17 @@ def _stop(port: CoordinatorPort, study: Study, finished: Answers, began_s: float
     """Stop everybody, and make the digests over every peer's state, in the order of their ids."""
     everything, trace = sha256(), sha256(port.trace_as_of(port.now_ns))
     port.arbiter = None
-    for name in study.names:
+    there = [name for name in study.names if name not in port.lost]
+    for name in there:
         come = {other: facts["sent"][name] for other, facts in finished.items() if name in facts["sent"]}
         port.send(name, STOP, facts={"come": come})
-    last = _from_everybody_asked(port, study)
-    for name in study.names:
+    last = _from_everybody_asked(port, there)
+    if not last:
+        raise RunFailed(port.name, f"nobody is left: all {len(study.names)} peers are lost")
+    for name in last:
         everything.update(last[name]["digest"])
         trace.update(last[name]["trace"])
+    finished = {name: finished[name] for name in last}
     rounds = [facts["rounds"] for facts in finished.values()]
     told = {
         "digest": everything.hexdigest(),
@@ -86,10 +97,12 @@ def _stop(port: CoordinatorPort, study: Study, finished: Answers, began_s: float
     port.finish()
 
 
-def _from_everybody_asked(port: CoordinatorPort, study: Study) -> Answers:
+def _from_everybody_asked(port: CoordinatorPort, names: Sequence[str]) -> Answers:
+    """What those of `names` say who are not lost, in their order."""
     said: Answers = {}
-    for _ in study.names:
+    for _ in names:
         message = port.recv("control")
-        assert message.kind == STATE
-        said[message.sender] = message.facts
-    return said
+        if message.kind != LOST:
+            assert message.kind == STATE
+            said[message.sender] = message.facts
+    return {name: said[name] for name in names if name in said}

@@ -4,7 +4,7 @@ from nodes.coding import sent_to_peers, take_from_peer
 from nodes.peering import PeerState, be_there, fold, mix, next_work, note_lost, send, step, take_what_came, work, worked
 from pflsim.federation import Tensors
 from pflsim.messages.peer_port import PeerPort
-from pflsim.messages.wire import PAIR, PAIRED, Message
+from pflsim.messages.wire import LOST, PAIR, PAIRED, Message
 from pflsim.schedules.push import Push
 from pflsim.study import Study
 
@@ -24,7 +24,8 @@ def pairs(port: PeerPort, study: Study, number: int, state: PeerState) -> None:
     before, after = _worked(port, study, number, state)
     state.you = added(state.you, before, after)
     for partner in study.appointments.partners(number, state.round, 1):
-        _exchange(port, study, number, state, partner)
+        if partner not in state.gone:
+            _exchange(port, study, number, state, partner)
 
 
 def _worked(port: PeerPort, study: Study, number: int, state: PeerState) -> tuple[Tensors, Tensors]:
@@ -50,7 +51,7 @@ def _worked(port: PeerPort, study: Study, number: int, state: PeerState) -> tupl
 
 
 def _exchange(port: PeerPort, study: Study, number: int, state: PeerState, partner: int) -> None:
-    """Both move towards each other, from where they were when they sent their models."""
+    """Both move towards each other, from where they were when they sent their models; nobody if one is lost."""
     before = state.you
     (sent,) = sent_to_peers(study, port.name, state.exchanged, study.method.peer_shows(before), [partner])
     port.send(
@@ -63,7 +64,11 @@ def _exchange(port: PeerPort, study: Study, number: int, state: PeerState, partn
     )
     port.awaits = f"the answer of {study.names[partner]}"
     while (message := port.recv("data")).kind != PAIRED:
-        state.serve(port, study, number, message)
+        if message.kind != LOST:
+            state.serve(port, study, number, message)
+        if partner in state.gone or message.kind == LOST:
+            port.awaits = ""
+            return
     port.awaits = ""
     take_from_peer(study, port.name, state.exchanged, message)
     state.you = added(state.you, before, fold(study, number, before, {partner: message.tensors}, state.round))

@@ -3,13 +3,13 @@
 A server stops everybody between two pieces of work (`CHECKPOINT`); each says that it stands (`STANDS`) and writes down
 its state and its port, and so does the server when all stand. Then nothing is on its way: whatever was sent lies in an
 inbox. Then all go on (`GO_ON`). Peers, who are in step with nobody, do not stop: each writes itself down before the
-same round of its own, and what crosses from one side to the other is accounted for (`pflsim.messages.crossing`). None
-of that takes simulated time or is in a trace. Who is resumed joins as in a new run, but nobody records it; then it is
-what it was.
+same round of its own, and what crosses from one side to the other is accounted for (`pflsim.messages.crossing`); where
+the host's time says when, they come to know which round that is (`pflsim.messages.common_round`). None of that takes
+simulated time or is in a trace. Who is resumed joins as in a new run, but nobody records it; then it is what it was.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nodes.kept_files import Files
@@ -22,6 +22,7 @@ from pflsim.messages.crossing import Crossed
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import Port, Recorder
 from pflsim.messages.wire import CHECKPOINT, GO_ON, STANDS, Message
+from pflsim.timing.clock import Stopwatch
 from pflsim.timing.fair_share import Flight
 from pflsim.timing.presence import Moment
 
@@ -44,17 +45,26 @@ class Keeper:
 
     files: Files
     every: int
-    """After so many rounds each."""
+    """After so many rounds each; 0 where the host's time says when."""
     recorder_of: Callable[[str], Recorder]
     """Where actors tell their facts, and what they have written."""
     states: Sequence[type]
     """What states of actors are made of."""
     resumed: int = 0
     """The round after which the run goes on; 0 for one that begins."""
+    every_s: float = 0.0
+    """When so many seconds of the host's have passed since the last one; 0 where rounds are counted."""
+    since: Stopwatch = field(default_factory=Stopwatch)
 
     def is_due(self, round: int) -> bool:
         """Whether a checkpoint is to be taken after `round` rounds."""
-        return round > self.resumed and round % self.every == 0
+        if round <= self.resumed:
+            return False
+        return round % self.every == 0 if self.every else self.since.seconds >= self.every_s
+
+    def is_due_for(self, port: PeerPort, round: int) -> bool:
+        """The same for one of peers, for all of whom it is to be the same round."""
+        return self.is_due(round) if port.chosen is None else port.is_chosen(round)
 
     def keep(self, port: Port, round: int, state: Any) -> None:
         """Write down one actor, and tell it when that is done."""
@@ -105,6 +115,7 @@ def take_checkpoint(port: Port, names: Sequence[str], keeper: Keeper, round: int
         for _ in names:
             port.recv("control")
         keeper.keep(port, round, state)
+        keeper.since.start()
         let_go_on(port, names)
 
 

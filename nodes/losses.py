@@ -1,7 +1,8 @@
 """Who has left a run that goes on without them: what the launcher says of that, and what the server finds out itself.
 
 The launcher sees processes end and machines fall silent. It says so over a socket in the private folder of the run,
-which no other user and no other machine can reach; nobody who takes part in the run can say it of another.
+which no other user and no other machine can reach; nobody who takes part in the run can say it of another. Among peers
+it is the coordinator that listens, and tells the others.
 """
 
 import msgpack

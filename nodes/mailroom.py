@@ -53,8 +53,8 @@ class Mailroom:
         self._routed = socket.type == zmq.ROUTER
         self._routes: dict[str, bytes] = {}
         """By actor: from where it speaks."""
-        self._met: set[str] = set()
-        """The processes of peers to which there is a connection, or will be by their doing."""
+        self._met: dict[str, str] = {}
+        """The processes of peers to which there is a connection, and where they are found."""
         self._members = frozenset(members)
         self._ports: dict[str, Port] = {}
         self._actors: dict[str, greenlet] = {}
@@ -95,9 +95,15 @@ class Mailroom:
         self._routes[actor] = process.encode()
         if process in self._met or self._process > process:
             return
-        self._met.add(process)
+        self._met[process] = endpoint
         self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, self._way_to(actor) or b"")
         self._socket.connect(endpoint)
+
+    def part(self, actor: str) -> None:
+        """`actor` has left the run, with its process: what was not sent to it yet must keep nobody from ending."""
+        endpoint = self._met.pop(self._routes.get(actor, b"").decode(), None)
+        if endpoint is not None:
+            self._socket.disconnect(endpoint)
 
     def know(self, routes: Mapping[str, bytes]) -> None:
         """These actors speak from there and from nowhere else, whatever others claim."""

@@ -8,6 +8,7 @@ from nodes.keeping import Keeper
 from nodes.neighbours import asynchronous, neighbours
 from nodes.peering import PeerState, TimeIsOver, initial
 from pflsim.digest import digest_of
+from pflsim.messages.common_round import Chosen
 from pflsim.messages.crossing import Crossings
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import seconds
@@ -35,13 +36,14 @@ def peer(port: PeerPort, study: Study, number: int, keeper: Keeper | None = None
     """Run peer `number`, from the beginning or from a checkpoint, until the coordinator says that all have finished."""
     if keeper is not None:
         port.crossings = Crossings(partial(keeper.keep_under_way, port.name))
+        port.chosen = Chosen(keeper.every_s, keeper.resumed) if keeper.every_s else None
     state = _meet(port, study, number, keeper)
     one_round = next(engine for form, engine in ENGINES if isinstance(study.schedule, form))
     if one_round is pairs:
         state.answer = partial(answer, port, study, number, state)
     while not (stopped := _reason_to_stop(port, study, state)):
         port.safe_point(state)
-        if keeper is not None and keeper.is_due(state.round):
+        if keeper is not None and keeper.is_due_for(port, state.round):
             keeper.keep_peer(port, state.round, state)
         since_ns = port.now_ns
         try:

@@ -63,6 +63,8 @@ class PeerState:
     """What has come since this peer last looked, with its sender."""
     stopped: dict[int, int] = field(default_factory=dict)
     """By neighbour that has stopped: after how many rounds."""
+    gone: set[int] = field(default_factory=set)
+    """Neighbours that have left the run by accident: they are no part of the graph any more."""
     exchanged: Exchanged = field(default_factory=Exchanged)
     """What the codec of the models remembers."""
     planned: tuple[tuple[int, int, int], tuple[Task, Work, int]] | None = field(default=None, metadata=NOT_KEPT)
@@ -82,6 +84,9 @@ class PeerState:
             self.fresh.append((client, received))
         elif message.kind == BYE:
             self.stopped[client] = message.round
+            if message.facts.get("lost"):
+                self.gone.add(client)
+                self.newest.pop(client, None)
         elif self.answer is not None:
             self.answer(message)
 
@@ -176,8 +181,8 @@ def quiet_until_ns(port: PeerPort, study: Study, number: int, state: PeerState) 
 
 
 def send(port: PeerPort, study: Study, state: PeerState, to: Iterable[int]) -> None:
-    """Show the model to others, all at one instant."""
-    shown, others = study.method.peer_shows(state.you), list(to)
+    """Show the model to others that are still in the run, all at one instant."""
+    shown, others = study.method.peer_shows(state.you), [other for other in to if other not in state.gone]
     for other, sent in zip(others, sent_to_peers(study, port.name, state.exchanged, shown, others), strict=True):
         port.send(study.names[other], PUSH, sent.tensors, round=state.round + 1, coded=sent.coded)
     port.quiet_ns = 0

@@ -157,9 +157,9 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
 
 
 def _keeper(study: Study, assignment: Assignment, recorders: Mapping[str, Recorder], facts: Recorder) -> Keeper:
-    every, folder = study.description.run.checkpoint_every, Path(assignment.checkpoints)
+    every, folder = study.description.run.checkpoints, Path(assignment.checkpoints)
     files = HandedIn(folder, facts) if assignment.hands_in else Folder(folder)
-    return Keeper(files, every, recorders.__getitem__, STATES, assignment.resumed)
+    return Keeper(files, every.rounds, recorders.__getitem__, STATES, assignment.resumed, every.host_s)
 
 
 def _gate(

@@ -71,6 +71,9 @@ class Sequential:
     def meet(self, actor: str, process: str, endpoint: str) -> None:
         """They have met."""
 
+    def part(self, actor: str) -> None:
+        """Nobody gets lost here."""
+
     def _due_ns(self, name: str) -> int | None:
         """When the next event of an actor is; one whose work is cancelled, or may be, goes on before all others.
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from pflsim import outside
 from pflsim.errors import DescriptionError
+from pflsim.interval import EXPECTED, Interval, interval
 from pflsim.learning.training import Training
 from pflsim.topology import Weights
 from pflsim.values import DEEPEST, Level, plain
@@ -67,6 +68,11 @@ class Seeds(Table):
     train: int = 0
 
 
+def _an_interval(said: object) -> object:
+    interval(said)
+    return said
+
+
 class Run(Table):
     """`[run]`: what is run, for how long, and in how many processes."""
 
@@ -78,13 +84,19 @@ class Run(Table):
     eval_every: Annotated[int, Field(ge=0)] = 1
     eval_every_s: Annotated[float, Field(ge=1e-6)] | None = None
     stop: Stop = Stop()
-    checkpoint_every: Annotated[int, Field(ge=0)] = 0
+    checkpoint_every: Annotated[int | str, BeforeValidator(_an_interval)] = 0
+    """After so many rounds, or so much time of the host, see `pflsim.interval`."""
     device: str = "cpu"
     transport: Literal["ipc", "tcp"] = "ipc"
     start: Literal["auto", "fork", "spawn"] = "auto"
     patience_s: float = 600.0
     on_loss: Literal["fail", "continue", "restart"] = "fail"
     """What becomes of a run when a client's process, or a host with all its clients, is lost."""
+
+    @property
+    def checkpoints(self) -> Interval:
+        """How often one is kept."""
+        return interval(self.checkpoint_every)
 
     @model_validator(mode="before")
     @classmethod
@@ -284,7 +296,7 @@ def _check_together(description: Description) -> None:
         reason = "in real time nothing stands still; 0 takes no checkpoints"
         raise DescriptionError("run.checkpoint_every", run.checkpoint_every, f'needs time.mode = "virtual": {reason}')
     if run.on_loss == "restart" and not run.checkpoint_every:
-        reason = "needs run.checkpoint_every of at least 1: it goes on from the last checkpoint"
+        reason = 'needs run.checkpoint_every, such as 10 (rounds) or "5 min": it goes on from the last checkpoint'
         raise DescriptionError("run.on_loss", run.on_loss, reason)
     if run.checkpoint_every and run.on_loss == "continue":
         reason = "what becomes of a run without who is lost depends on when that was, so it cannot be resumed"
@@ -336,6 +348,8 @@ def first_problem(problem: pydantic.ValidationError, whole: type[BaseModel] = De
         expected = 'must be a list of tables, such as [{ name = "local" }]'
     if error["type"] == "string_pattern_mismatch" and where[-1:] == ["name"] and key != "run.name":
         expected = 'must be a name of letters, digits, - and _, or your own "file.py:Name" or "package.module:Name"'
+    if key == "run.checkpoint_every":
+        expected = EXPECTED
     if key == "run.seed":
         expected = "must be a whole number, or { data = 1, init = 2, train = 3 }"
     if error["type"] == "literal_error" and isinstance(error["input"], str):

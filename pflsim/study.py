@@ -549,9 +549,6 @@ class Study:
     def _prepare_peers(self) -> None:
         """Make the appointments of peers; refuse what needs a server."""
         topology, run, schedule = self.federation.topology, self.description.run, self.schedule
-        if run.on_loss == "continue":
-            reason = "needs a server that goes on without who is lost; neighbours wait for each other: fail"
-            raise DescriptionError("run.on_loss", run.on_loss, reason)
         assert topology is not None  # the method's `check` has refused it
         for limit in ("accuracy", "bytes"):
             if (value := getattr(run.stop, limit)) is not None:

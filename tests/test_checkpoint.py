@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from nodes.kept_files import Folder
 from nodes.programs import STATES, port_of, program_of
 from nodes.sequential import FactList, Sequential, run_sequentially
 from pflsim.errors import BadMessage, RunFailed
-from pflsim.messages.wire import COORDINATOR, MARK, Message
+from pflsim.interval import Interval
+from pflsim.messages.common_round import Chosen
+from pflsim.messages.wire import COORDINATOR, CUT, HERE, MARK, Message
 from pflsim.spec import validate
 from pflsim.study import Study
 from pflsim.timing.clock import VirtualClock
@@ -23,13 +26,19 @@ from tests.test_peers_chaos import ENGINES as PEER_ENGINES
 from tests.test_peers_chaos import TOPOLOGIES
 from tests.test_peers_chaos import tables_of as peer_tables
 
+EACH_ROUND = Interval(rounds=1)
 SAID = ("digest", "trace_digest", "simulated_s", "rounds", "stopped")
 
 
 def ran(
-    tables: dict[str, Any], folder: Path, resumed: int = 0, seed: int | None = None, found: Path | None = None
+    tables: dict[str, Any],
+    folder: Path,
+    resumed: int = 0,
+    seed: int | None = None,
+    found: Path | None = None,
+    every: Interval = EACH_ROUND,
 ) -> dict[str, FactList]:
-    """What each actor tells in a run that keeps a checkpoint after every round, and may go on from one of others."""
+    """What each actor tells in a run that keeps checkpoints, and may go on from one of others."""
     study = Study(validate(tables), RUN)
     carrier = Sequential(RUN) if seed is None else Shuffled(seed)
     told = {name: FactList() for name in (study.hub, *study.names)}
@@ -39,7 +48,8 @@ def ran(
     for name, facts in told.items():
         port = port_of(study, name, VirtualClock(), carrier, Silent() if resumed else facts)
         port.promises &= seed is not None
-        carrier.add(port, program_of(study, name, Keeper(Folder(folder), 1, told.__getitem__, STATES, resumed)))
+        keeper = Keeper(Folder(folder), every.rounds, told.__getitem__, STATES, resumed, every.host_s)
+        carrier.add(port, program_of(study, name, keeper))
     carrier.run()
     return told
 
@@ -178,6 +188,27 @@ def test_an_answer_that_comes_before_a_resumed_peer_has_asked_again_waits_for_th
         assert_same(ran(tables, tmp_path / "again", 2, seed, found=tmp_path / "whole"), expected)
 
 
+@pytest.mark.parametrize("engine", ["sync", "fedasync", *(f"peers, {engine}" for engine in PEER_ENGINES)])
+def test_so_it_does_where_the_hosts_time_says_when_whichever_rounds_that_are(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = peer_tables(engine[7:]) if engine.startswith("peers, ") else tables_of(engine)
+    tables = tables | {"run": tables["run"] | {"rounds": 10}}
+    expected, rounds = undisturbed(tables), set[int]()
+    for seed in range(1 + ORDERS // 4):
+        host = random.Random(seed)
+        now_s = accumulate(iter(host.random, None))
+        monkeypatch.setattr("pflsim.timing.clock.time.monotonic", lambda now_s=now_s: next(now_s))
+        first, second = tmp_path / f"{seed}", tmp_path / f"{seed} again"
+        whole = ran(tables, first, seed=seed, every=Interval(host_s=5.0))
+        assert_same(whole, expected)
+        kept = whole_checkpoints(first, whole)
+        rounds |= {*kept}
+        for round in kept[:1]:
+            assert_same(ran(tables, second, round, seed, first, Interval(host_s=5.0)), expected)
+    assert 1 < len(rounds) < 9, "neither none nor all of them"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("hard", HARD)
@@ -206,3 +237,17 @@ def test_a_mark_is_refused_where_no_checkpoints_are_taken() -> None:
     port = port_of(Study(validate(peer_tables("sync")), RUN), "c001", VirtualClock(), Sequential(RUN), FactList())
     with pytest.raises(BadMessage, match="c000 marks a checkpoint, and none are taken"):
         port.deliver(Message(MARK, "c000", "c001", round=5), [0, 0, None, 0], (0, 0, 0))
+
+
+@pytest.mark.parametrize(("kind", "sender", "to"), [(HERE, "c000", COORDINATOR), (CUT, COORDINATOR, "c001")])
+def test_a_round_is_chosen_only_where_the_hosts_time_says_when(kind: str, sender: str, to: str) -> None:
+    port = port_of(Study(validate(peer_tables("sync")), RUN), to, VirtualClock(), Sequential(RUN), FactList())
+    with pytest.raises(BadMessage, match=f"{sender} says {kind}, "):
+        port.deliver(Message(kind, sender, to, round=5), [0, 0, None, 0], (0, 0, 0))
+
+
+def test_only_the_coordinator_chooses_a_round() -> None:
+    port = port_of(Study(validate(peer_tables("sync")), RUN), "c001", VirtualClock(), Sequential(RUN), FactList())
+    port.chosen = Chosen(1.0, 0)
+    with pytest.raises(BadMessage, match="c000 says CUT, which only a coordinator says"):
+        port.deliver(Message(CUT, "c000", "c001", round=5), [0, 0, None, 0], (0, 0, 0))

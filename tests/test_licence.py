@@ -115,3 +115,15 @@ def test_a_flight_behind_its_senders_own_comes_in_as_if_it_had_been_known_from_t
     known = arrivals()
     assert [key for _, key in known] == [("b", 1), ("a", 1), ("a", 2)]
     assert arrivals(("a", 2)) == known
+
+
+def test_who_has_left_holds_nobody_up_who_has_heard_of_that_and_until_then_no_licence_reaches_beyond_it() -> None:
+    arbiter = Arbiter(["a", "b", "c"], DELTA_NS)
+    arbiter.take("c", report(10, sent={"b": (1, 8)}))
+    arbiter.take("b", report(FAR_NS))
+    assert arbiter.take("a", report(10, wants=True)) == [Say("a", "LICENCE", 15)]
+    assert arbiter.leave("c") == 15, "the furthest anybody may be"
+    assert arbiter.take("a", report(30, wants=True)) == [Say("b", "TELL", 30)]
+    assert arbiter.heard("a", "c") == []
+    assert arbiter.take("b", report(FAR_NS)) == [], "what c had sent to b may still come"
+    assert arbiter.heard("b", "c") == [Say("a", "LICENCE", 30 + 2 * DELTA_NS)]

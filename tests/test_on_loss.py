@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 
 from launch.show import remarks
-from pflsim.errors import DescriptionError
-from pflsim.spec import validate
-from pflsim.study import Study
 from tests.accidents import kill
 from tests.launching import Launched, description, launcher
 from tests.machines import Machines, machines
 from tests.test_failures import EVERYBODY, FAILED, accident
-from tests.test_peers import peers
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -163,9 +159,77 @@ def test_a_run_that_has_lost_nobody_is_as_any_other(launch: Launch) -> None:
     assert summary(run)["warnings"] == []
 
 
-def test_peers_cannot_go_on_without_their_neighbours() -> None:
-    with pytest.raises(DescriptionError, match=r"run\.on_loss = 'continue': needs a server that goes on without"):
-        Study(validate(peers("sync", run__on_loss="continue")), b"8 bytes.")
+PEERS: dict[str, dict[str, Any]] = {
+    "sync, ring": {"schedule": {"kind": "sync"}, "topology": {"name": "ring"}},
+    "sync, 4-regular": {"schedule": {"kind": "sync"}, "topology": {"name": "regular", "degree": 4}},
+    "deadline": {"schedule": {"kind": "neighbours", "deadline_s": 0.01}, "topology": {"name": "ring"}},
+    "asynchronous": {"schedule": {"kind": "asynchronous"}, "topology": {"name": "ring"}},
+    "push": {"schedule": {"kind": "push"}, "topology": {"name": "ring"}},
+    "epidemic": {"schedule": {"kind": "epidemic", "receivers": 2}, "topology": {"name": "full"}},
+    "pairs": {"schedule": {"kind": "pairs"}, "topology": {"name": "ring"}},
+}
+
+
+def among_peers(kind: str, **settings: Any) -> dict[str, Any]:
+    """A run of some seconds that goes on without neighbours that are lost."""
+    slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "record__plot": False}
+    size = {"run__clients": 8, "run__rounds": 150, "run__on_loss": "continue", "algorithm": {"name": "dfedu"}}
+    return description(**PEERS[kind] | slow | size | settings)
+
+
+def completed_among_peers(run: Launched, *lost: str) -> dict[str, Any]:
+    """The summary of a run in which the others have done all their rounds; nothing is left of it."""
+    assert run.finish(60) == 0, run.stderr
+    assert run.nothing_left()
+    found = summary(run)
+    assert (found["status"], found["repeatable"], [*found["lost"]]) == ("done", False, [*lost])
+    assert found["accuracy"]["clients"] == 8 - len(lost)
+    assert found["rounds"] == max(row["round"] for row in run.rows("rounds"))
+    told, *others = found["warnings"]
+    assert f"{8 - len(lost)} of 8 clients to the end: lost {lost[0]} (" in told
+    assert all("took longer than" in other for other in others), "the record holds what must hold"
+    assert all(f"{one} is lost: " in run.stderr for one in lost)
+    return found
+
+
+SLOWLY = ("deadline", "push", "epidemic", "pairs")
+
+
+@pytest.mark.parametrize("kind", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOWLY)) for one in PEERS])
+def test_peers_go_on_without_a_neighbour_that_is_killed(kind: str, launch: Launch) -> None:
+    run = launch(among_peers(kind))
+    run.wait_for(lambda run: len(run.rows("rounds")) >= random.Random(kind).randint(1, 40))
+    kill(run.pid_of("c002"))
+    assert completed_among_peers(run, "c002")["rounds"] == 150
+    assert "c002 is lost: was killed by SIGKILL; the run goes on without it" in run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sync, 4-regular", "pairs"])
+def test_so_they_do_without_two_that_share_a_process_over_tcp(kind: str, launch: Launch) -> None:
+    run = launch(among_peers(kind, run__clients_per_process=2, run__transport="tcp"))
+    run.wait_for(lambda run: len(run.rows("rounds")) >= 5)
+    kill(run.pid_of("c002-c003"))
+    completed_among_peers(run, "c002", "c003")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sync, ring", "asynchronous", "pairs"])
+def test_so_they_do_under_the_wall_clock(kind: str, launch: Launch) -> None:
+    run = launch(among_peers(kind, time={"mode": "wall"}, run__rounds=300))
+    run.wait_for(lambda run: len(run.rows("rounds")) >= 5)
+    kill(run.pid_of("c002"))
+    completed_among_peers(run, "c002")
+
+
+def test_peers_of_whom_one_is_lost_after_the_other_go_on_until_nobody_is_left(launch: Launch) -> None:
+    run = launch(among_peers("asynchronous", run__rounds=100_000))
+    for lost in range(8):
+        run.wait_for(lambda run: len(run.rows("rounds")) >= 2 and len(run.rows("events", what="lost")) == lost)  # noqa: B023
+        kill(run.pid_of(f"c{lost:03d}"))
+    assert run.finish(30) == FAILED
+    assert "nobody is left: all 8 peers are lost" in run.stderr
+    assert run.nothing_left()
 
 
 @pytest.mark.slow
@@ -190,3 +254,16 @@ def test_a_run_over_hosts_goes_on_without_whom_it_loses(schedule: str, how: str,
         assert run.rows("events", what="lost")[0]["detail"] == "was killed by SIGKILL on pc2"
     else:
         assert all("pc2: " in row["detail"] for row in run.rows("events", what="lost"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sync, 4-regular", "asynchronous"])
+def test_peers_go_on_without_those_of_a_host_that_is_lost(kind: str, lab: Machines) -> None:
+    run = lab.start(among_peers(kind, run__rounds=300), 2)
+    for name in ("pc1", "pc2"):
+        lab.join(name)
+    run.wait_for(lambda run: len(run.rows("rounds")) >= 5, within_s=90)
+    lab.hosts[1].process.kill()
+    found = completed_among_peers(run, "c004", "c005", "c006", "c007")
+    assert found["rounds"] == 300
+    assert lab.hosts[0].finish(20) == 0, lab.hosts[0].said

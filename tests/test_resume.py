@@ -114,6 +114,13 @@ def test_so_it_does_among_peers(launch: Launch) -> None:
     assert_ends_the_same(run.out, "peers, pairs")
 
 
+@pytest.mark.parametrize("engine", ["sync", "fedasync", "peers, asynchronous"])
+def test_so_it_does_where_the_hosts_time_says_when_a_checkpoint_is_kept(engine: str, launch: Launch) -> None:
+    run = launch(long(engine, run__checkpoint_every="0.2 s"))
+    kill(run, "c002", random.Random(4))
+    assert_ends_the_same(run.out, engine)
+
+
 @pytest.mark.parametrize("engine", ["sync", "peers, sync"])
 def test_a_run_goes_on_by_itself_whoever_is_killed_and_how_often(engine: str, launch: Launch) -> None:
     run = launch(long(engine, run__on_loss="restart"))
@@ -141,7 +148,7 @@ def test_a_run_that_fails_at_the_same_place_again_does_not_begin_for_ever(launch
 
 def test_a_run_that_shall_go_on_needs_checkpoints_and_one_that_goes_on_without_clients_has_none() -> None:
     for settings, complaint in (
-        ({"run__on_loss": "restart"}, "run.on_loss = 'restart': needs run.checkpoint_every of at least 1"),
+        ({"run__on_loss": "restart"}, "run.on_loss = 'restart': needs run.checkpoint_every, such as 10 (rounds) or "),
         ({"run__on_loss": "continue", "run__checkpoint_every": 3}, "run.checkpoint_every = 3: needs run.on_loss = "),
     ):
         with pytest.raises(DescriptionError, match=re.escape(complaint)):

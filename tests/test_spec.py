@@ -66,6 +66,14 @@ def wrong(tables: dict[str, Any], build: bool = False) -> str:
         ("run__rounds", "ten", "run.rounds = 'ten': input should be a valid integer"),
         ("run__clients", 2.5, "run.clients = 2.5: input should be a valid integer"),
         ("run__name", "a/b", "run.name = 'a/b': string should match pattern"),
+        *(
+            (
+                "run__checkpoint_every",
+                value,
+                f"run.checkpoint_every = {value!r}: must be a number of rounds, or the host's",
+            )
+            for value in (-1, 2.5, True, "5", "five min", "5 m", "0 s", "-5 s", "1e3 s", "9" * 400 + " s", ["5 min"])
+        ),
         ("run__eval_every", -1, "run.eval_every = -1: input should be greater than or equal to 0"),
         ("run__patience_s", 0, "run.patience_s = 0.0: must be at least 5: a process that has much"),
         ("run__transport", "ip", "run.transport = 'ip': input should be 'ipc' or 'tcp'; did you mean 'ipc'?"),
@@ -172,6 +180,7 @@ def test_the_effective_description_describes_the_same_run() -> None:
         ('data.partition={name="iid"}', ("data", "partition"), {"name": "iid"}),
         ("run.stop.accuracy=0.9", ("run", "stop", "accuracy"), 0.9),
         ("run.name=a=b", ("run", "name"), "a=b"),
+        ("run.checkpoint_every=5 min", ("run", "checkpoint_every"), "5 min"),
         ("model.hidden=[3,4]", ("model", "hidden"), [3, 4]),
     ],
 )

@@ -12,9 +12,12 @@ snapshots of different moments; together they tell the truth all the same:
     licence  of one that waits: nothing unknown falls due at or before
              min(the others' earliest, floor + delta) + delta,
              for what is not under way yet leaves from one that acts, or from one that it wakes a latency later
+
+Who has left the run acts no more. The others come to know that as of a simulated time before which no licence reaches,
+so until one has said that it has heard of it, it may act then, and take what had been sent to it before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -42,6 +45,9 @@ class _Peer:
     come: dict[str, int] = field(default_factory=dict)
     under_way: dict[str, int] = field(default_factory=dict)
     """By sender: when the earliest left that is on its way to this peer."""
+    has_left: bool = False
+    hears_ns: dict[str, int] = field(default_factory=dict)
+    """By who has left and this peer may not have heard of: as of when it will."""
 
 
 class Arbiter:
@@ -50,6 +56,23 @@ class Arbiter:
     def __init__(self, peers: Sequence[str], least_latency_ns: int) -> None:
         self._peers = {name: _Peer() for name in peers}
         self._latency_ns = least_latency_ns
+        self._latest_ns = 0
+        """Until when the furthest licence has reached so far."""
+
+    def leave(self, name: str) -> int:
+        """`name` has left the run; as of when the others are to hear of that."""
+        gone, hears_ns = self._peers[name], self._latest_ns if self._latest_ns < FAR_NS else 0
+        gone.has_left, gone.wants = True, False
+        for peer in self._peers.values():
+            peer.hears_ns[name] = hears_ns
+        return hears_ns
+
+    def heard(self, name: str, of: str) -> list[Say]:
+        """`name` has reported all that has come, and takes nothing more from one who has left; what follows."""
+        peer = self._peers[name]
+        peer.hears_ns.pop(of, None)
+        peer.under_way.pop(of, None)
+        return self._licences() + self._questions()
 
     def is_report(self, facts: Mapping[str, Any]) -> bool:
         """Whether `take` can take this, whoever has made it."""
@@ -97,8 +120,10 @@ class Arbiter:
             others = second if acts[name] == first else first
             until_ns = min(others, first + self._latency_ns) + self._latency_ns
             until_ns = min([until_ns, *(left_ns + self._latency_ns for left_ns in peer.under_way.values())])
+            until_ns = min([until_ns, *peer.hears_ns.values()])
             if peer.next_ns <= until_ns:
                 peer.wants = False
+                self._latest_ns = max(self._latest_ns, until_ns)
                 said.append(Say(name, "LICENCE", until_ns))
         return said
 
@@ -116,8 +141,10 @@ class Arbiter:
 
     def _acts_ns(self, peer: _Peer) -> int:
         """The earliest time at which a peer may act, as far as is known."""
+        if peer.has_left:
+            return FAR_NS
         woken_ns = min(peer.under_way.values(), default=FAR_NS) + self._latency_ns
-        return min(peer.next_ns, woken_ns)
+        return min([peer.next_ns, woken_ns, *peer.hears_ns.values()])
 
 
 def _two_least(times: Iterable[int]) -> tuple[int, int]:
@@ -159,17 +186,17 @@ class Reports:
         """How many messages have left for whom since the beginning."""
         return dict(self._sent)
 
-    def have_come(self, counts: Mapping[str, int]) -> bool:
-        """Whether so many messages, by sender, have come since the beginning."""
-        return all(self._come.get(sender, (0, 0))[0] >= count for sender, count in counts.items())
+    def have_come(self, counts: Mapping[str, int], lost: Collection[str]) -> bool:
+        """Whether so many messages, by sender, have come since the beginning; of who is lost none have to."""
+        return all(self._come.get(one, (0, 0))[0] >= count for one, count in counts.items() if one not in lost)
 
-    def due(self, next_ns: int, wants: bool) -> dict[str, Any] | None:
+    def due(self, next_ns: int, wants: bool, *, asked: bool = False) -> dict[str, Any] | None:
         """The report that is due from one that acts at `next_ns` at the earliest; None if none is.
 
         One is due if this peer wants a licence, or went on without the one that it wanted, or if the arbiter may
-        believe that it acts before the time until which it was asked to tell.
+        believe that it acts before the time until which it was asked to tell, or if it is `asked` now.
         """
-        if not (wants or self.want or self.are_asked()):
+        if not (wants or self.want or asked or self.are_asked()):
             return None
         if (next_ns, wants) == self._last and not self._acknowledged_ns:
             return None

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
+import msgpack
 from torch import Tensor
 
 from pflsim.coding.direction import Coded
@@ -61,6 +62,9 @@ class Carrier(Protocol):
 
     def meet(self, actor: str, process: str, endpoint: str) -> None:
         """Be ready to talk to `actor`, which lives in `process`."""
+
+    def part(self, actor: str) -> None:
+        """`actor` has left the run: there is nothing more to say to it."""
 
 
 class Port:
@@ -396,6 +400,12 @@ class Port:
         return self._inbox.waits_for(self._wanted)
 
     # within
+
+    def _say_beside(self, to: str, kind: str, round: int = 0, **facts: Any) -> None:
+        """Say what is no part of what is simulated: it takes no time, is in no record, and leaves at once."""
+        stamp = msgpack.packb((self.now_ns, 0, None, 0))
+        header = wire.encode_header(Message(kind, self.name, to, round=round, facts=facts), self._run_id, [])
+        self._carrier.post(to, [header, stamp])
 
     def _await(self, channel: str | None, until_ns: int | None, *, works: bool = False) -> Message | None:
         """The next message by a time; the wait for it is no wait of this actor if it `works` meanwhile."""

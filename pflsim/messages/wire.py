@@ -36,6 +36,8 @@ JOIN, STOP, STATE, PROMISE = "JOIN", "STOP", "STATE", "PROMISE"
 CHECKPOINT, STANDS, GO_ON = "CHECKPOINT", "STANDS", "GO_ON"
 PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED = "PLACES", "HELLO", "WELCOME", "READY", "BEGIN", "FINISHED"
 WAITING, TELL, LICENCE, MARK = "WAITING", "TELL", "LICENCE", "MARK"
+DUE, WHERE, HERE, CUT = "DUE", "WHERE", "HERE", "CUT"
+LEFT, HEARD = "LEFT", "HEARD"
 LOST = "LOST"
 """Never travels: what a port hands out in the place of an answer of an actor that has left the run."""
 
@@ -69,6 +71,12 @@ CHANNEL = {
     TELL: "control",
     LICENCE: "control",
     MARK: "control",
+    DUE: "control",
+    WHERE: "control",
+    HERE: "control",
+    CUT: "control",
+    LEFT: "control",
+    HEARD: "control",
 }
 """Only what travels on the channel "data" takes simulated time and is charged to the method."""
 
@@ -96,13 +104,17 @@ SERVER, COORDINATOR = "server", "coordinator"
 
 TAKEN_BY = {
     SERVER: frozenset({JOIN, RESULT, LOSS, GONE, EVAL_RESULT, STATE, PROMISE, STANDS}),
-    COORDINATOR: frozenset({JOIN, READY, FINISHED, STATE, WAITING}),
+    COORDINATOR: frozenset({JOIN, READY, FINISHED, STATE, WAITING, DUE, HERE, HEARD}),
 }
 """The kinds that an actor takes; of all others there are many."""
 TAKEN_BY_CLIENT = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON})
-TAKEN_BY_PEER = frozenset({PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE, MARK})
+TAKEN_BY_PEER = frozenset(
+    {PUSH, PAIR, PAIRED, BYE, PLACES, HELLO, WELCOME, BEGIN, STOP, TELL, LICENCE, MARK, WHERE, CUT, LEFT}
+)
 
-ONLY_OF_THE_HUB = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON, PLACES, BEGIN, TELL, LICENCE})
+ONLY_OF_THE_HUB = frozenset(
+    {WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON, PLACES, BEGIN, TELL, LICENCE, WHERE, CUT, LEFT}
+)
 """The kinds that only a server or a coordinator sends."""
 
 DTYPES: dict[str, tuple[torch.dtype, np.dtype[Any]]] = {

@@ -26,6 +26,22 @@ def host_nanoseconds() -> int:
     return time.monotonic_ns()
 
 
+class Stopwatch:
+    """How many seconds of the host's have passed since it was made, or started anew."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """None have passed now."""
+        self._since_s = host_seconds()
+
+    @property
+    def seconds(self) -> float:
+        """How many have."""
+        return host_seconds() - self._since_s
+
+
 def require_countable(actor: str, what: str, ends_ns: int) -> None:
     """Raises RunFailed for what would end after the end of simulated time."""
     if ends_ns >= LAST_NS:
