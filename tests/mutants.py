@@ -8,9 +8,9 @@ They are stored as data, in `mutations.toml` and in any `mutations-*.toml` besid
     new = "self.mu * (x - w)"
     test = "tests/test_methods_by_hand.py::test_fedprox_is_held_back_from_the_second_step_on"
 
-No mutant touches the tree: each is a copy in a temporary folder. Run as a program, this file works through mutants that
-it reads from its standard input: it imports torch and the like, which takes most of a test's time, once, and forks for
-each mutant, so that they share nothing of pflsim.
+No mutant touches the tree: each is a copy in a temporary folder. Run as a program, this file tries the mutants that it
+reads from its standard input, one a line: it imports torch and the like, which takes most of a test's time, once, and
+forks for each mutant, so that they share nothing of pflsim.
 """
 
 import gc
@@ -20,8 +20,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -57,26 +55,30 @@ def stored(folder: Path = ROOT / "tests") -> list[Mutation]:
     return [Mutation(**entry) for file in files for entry in tomllib.loads(file.read_text()).get("mutation", [])]
 
 
-def outcomes(mutations: Sequence[Mutation], folder: Path, workers: int) -> dict[Mutation, str]:
-    """What became of each: KILLED, or a sentence. Works on copies in `folder`, on `workers` at once."""
-    environment = os.environ | {
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # that of hypothesis takes a second
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    shares = [mutations[start::workers] for start in range(min(workers, len(mutations)))]
+class Mutants:
+    """Tries one mutant after another, in a process of its own and on copies in `folder`."""
 
-    def work(number: int) -> list[str]:
-        command = [sys.executable, __file__, str(folder / f"worker{number}")]
-        given = json.dumps([asdict(mutation) for mutation in shares[number]])
-        worked = subprocess.run(command, env=environment, input=given, stdout=subprocess.PIPE, text=True, check=True)
-        return [json.loads(line) for line in worked.stdout.splitlines()]
+    def __init__(self, folder: Path) -> None:
+        environment = os.environ | {
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # that of hypothesis takes a second
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        command = [sys.executable, __file__, str(folder / "mutant")]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, env=environment, text=True, **pipes)
 
-    with ThreadPoolExecutor(workers) as pool:
-        told = list(pool.map(work, range(len(shares))))
-    pairs = [pair for share, lines in zip(shares, told, strict=True) for pair in zip(share, lines, strict=True)]
-    return dict(pairs)
+    def verdict(self, mutation: Mutation) -> str:
+        """What became of it: KILLED, or a sentence."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps(asdict(mutation)), file=self._process.stdin, flush=True)
+        told: str = json.loads(self._process.stdout.readline())
+        return told
+
+    def close(self) -> None:
+        """No more will come."""
+        self._process.communicate()
 
 
 class Witness:
@@ -144,5 +146,5 @@ def _run_test(mutation: Mutation, folder: Path) -> str:
 
 if __name__ == "__main__":
     gc.freeze()  # nothing that was imported here need be looked at again in each process
-    for entry in json.load(sys.stdin):
-        print(json.dumps(_tried(Mutation(**entry), Path(sys.argv[1]))), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(_tried(Mutation(**json.loads(line)), Path(sys.argv[1]))), flush=True)

@@ -1,12 +1,11 @@
 """The tests bite: each stored change of one line in the sources makes the test that it names fail."""
 
 import ast
-import os
 
 import pytest
 
 from pflsim import catalogue
-from tests.mutants import KILLED, ROOT, Mutation, outcomes, stored
+from tests.mutants import KILLED, ROOT, Mutants, Mutation, stored
 
 MUTATIONS = stored()
 A_SIGN = Mutation(
@@ -34,31 +33,34 @@ def test_a_mutation_changes_one_place_of_a_file_that_stays_python_and_names_a_te
 
 
 @pytest.fixture(scope="module")
-def became(request, tmp_path_factory):
-    """What became of every mutant that was asked for, all worked out side by side."""
-    asked = [item.callspec.params["mutation"] for item in request.session.items if "became" in item.fixturenames]
-    return outcomes(asked, tmp_path_factory.mktemp("mutants"), os.cpu_count() or 1)
+def mutants(tmp_path_factory):
+    mutants = Mutants(tmp_path_factory.mktemp("mutants"))
+    yield mutants
+    mutants.close()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
-def test_the_test_that_a_mutation_names_fails(mutation, became):
-    verdict = became[mutation]
-    assert verdict == KILLED
+def test_the_test_that_a_mutation_names_fails(mutation, mutants):
+    assert mutants.verdict(mutation) == KILLED
+
+
+def changed(**parts):
+    return Mutation(**{**vars(A_SIGN), **parts})
 
 
 @pytest.mark.slow
-def test_what_does_not_make_its_test_fail_by_an_assertion_is_told(tmp_path):
-    def changed(**parts):
-        return Mutation(**{**vars(A_SIGN), **parts})
-
-    tried = {
-        A_SIGN: KILLED,
-        changed(new="self.mu * (w - x) * 1.0"): "survived",
-        changed(new="self.mu * (w - nothing)"): "not killed by an assertion: NameError",
-        changed(new="self.mu * (w - x"): "no test ran",
-        changed(test="tests/test_methods_by_hand.py::test_that_is_not_there"): "no test ran",
-    }
-    found = outcomes(list(tried), tmp_path, 2)
-    assert {key: found[key].startswith(start) for key, start in tried.items()} == dict.fromkeys(tried, True), found
+@pytest.mark.parametrize(
+    ("mutation", "verdict"),
+    [
+        (A_SIGN, KILLED),
+        (changed(new="self.mu * (w - x) * 1.0"), "survived"),
+        (changed(new="self.mu * (w - nothing)"), "not killed by an assertion: NameError"),
+        (changed(new="self.mu * (w - x"), "no test ran"),
+        (changed(test="tests/test_methods_by_hand.py::test_that_is_not_there"), "no test ran"),
+    ],
+    ids=["killed", "survived", "another error", "no Python", "no test"],
+)
+def test_what_does_not_make_its_test_fail_by_an_assertion_is_told(mutation, verdict, mutants):
+    assert mutants.verdict(mutation).startswith(verdict)

@@ -11,7 +11,7 @@ from launch.hosts.remote import Remote
 from launch.token import Token
 from pflsim.errors import RunFailed, few
 
-FAREWELL_S = 3.0
+FAREWELL_S = 10.0
 """For so long hosts that were told of the end may take for theirs."""
 HOST = ("host", "--join", "-", "--tied")
 """The command that every host runs: it reads the token, and ends with whoever has started it."""
