@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import nodes
 import pflsim
-from pflsim.errors import DescriptionError
+from pflsim.errors import DescriptionError, few
 from pflsim.record.database import Reader, Record
 from pflsim.record.history import SERVER
 from pflsim.record.tables import ENDS
@@ -105,14 +105,20 @@ class Checkpoints:
 
     def last(self, say: Callable[[str], None]) -> Checkpoint | None:
         """The last one that is whole; `say` is told why a later one is not. Nothing is changed."""
+        begun: list[str] = []
         for place in self._places():
-            flaw, found = "it is not complete", None
-            if (place / MANIFEST).exists():
-                flaw, found = self._opened(place)
+            if not (place / MANIFEST).exists():
+                begun.append(place.name)
+                continue
+            flaw, found = self._opened(place)
             if found is not None:
-                return found
+                break
             say(f"checkpoint {place.name} is not used: {flaw}")
-        return None
+        else:
+            found = None
+        if begun:
+            say(f"not used, as not all had been written down: checkpoint {few(begun)}")
+        return found
 
     def go_back_to(self, checkpoint: Checkpoint, record: Record) -> None:
         """Put `record` back to when it was taken; the later ones are removed, for what they have will come again."""
@@ -144,7 +150,7 @@ class Checkpoints:
             if said["sha256"] != _digest(content):
                 return f"{MANIFEST} has another checksum than it says", None
             found = Checkpoint(**content)
-        except (OSError, ValueError, KeyError, TypeError) as problem:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
             return f"{MANIFEST} cannot be read ({problem})", None
         for name, digest in found.files.items():
             if _digest_of(place / name) != digest:

@@ -46,7 +46,7 @@ class State:
     @property
     def alive(self) -> int:
         """Clients that have not died."""
-        return self.clients - len(self.dead)
+        return max(0, self.clients - len(self.dead))  # the coordinator may have died, too
 
     @property
     def is_starting(self) -> bool:

@@ -15,14 +15,15 @@ from greenlet import GreenletExit, greenlet
 
 from nodes.facts import FactSender
 from nodes.losses import Losses
-from pflsim.errors import BadMessage, RunFailed
+from pflsim.errors import BadMessage, RunFailed, few
 from pflsim.messages.coordinator_port import CoordinatorPort
 from pflsim.messages.peer_port import PeerPort
 from pflsim.messages.port import Port, frame_sizes
-from pflsim.messages.wire import HELLO, JOIN, LICENCE, Frame, Message, decode
+from pflsim.messages.wire import ALIVE, HELLO, JOIN, LICENCE, Frame, Message, decode
 from pflsim.timing.clock import host_seconds
 
 SLICE_S = 1.0
+"""So often it is seen who waits for whom, and peers tell that they are there."""
 COPY_BELOW_BYTES = 1 << 16
 MOST_PATIENCE_MS = 640
 MOST_AT_ONCE = 64
@@ -72,6 +73,10 @@ class Mailroom:
         """Who has left the run, if it goes on without them."""
         self._dropped: Counter[bytes] = Counter()
         """By from where it came: how many messages were dropped."""
+        self._peers: list[PeerPort] = []
+        self._alive_s: dict[str, float] = {}
+        """By peer: when it has last told its coordinator that it is there."""
+        self._watched_s = 0.0
         self._reporting: list[PeerPort] = []
         """Who tells an arbiter when nothing comes any more."""
         self._patience_ms = patience_ms
@@ -86,8 +91,10 @@ class Mailroom:
         self._ports[port.name] = port
         self._timed = port.clock.seconds_until(0) is not None
         self._is_among_peers |= isinstance(port, PeerPort | CoordinatorPort)
-        if isinstance(port, PeerPort) and not self._timed:
-            self._reporting.append(port)
+        if isinstance(port, PeerPort):
+            self._peers.append(port)
+            if not self._timed:
+                self._reporting.append(port)
         self._actors[port.name] = greenlet(lambda: self._live(port, program), parent=self._hub)
 
     def meet(self, actor: str, process: str, endpoint: str) -> None:
@@ -201,8 +208,7 @@ class Mailroom:
         wait_s = self._seconds_to_nearest() if self._timed else SLICE_S
         if not (self._comes_before_reporting() or self._comes_within(math.ceil(wait_s * 1000))):
             self._check.extend(self._until)
-            if wait_s >= SLICE_S:
-                self._watch()
+            self._watch_if_due()
             return
         self._take_off()
         if self._timed:
@@ -212,7 +218,7 @@ class Mailroom:
                 if not int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
                     break
                 self._take_off()
-        self._last_news_s = host_seconds()
+        self._watch_if_due()
 
     def _take_off(self) -> None:
         """Take a message that has come off the socket."""
@@ -271,6 +277,10 @@ class Mailroom:
         try:
             message, stamp = decode(frames, self._run_id)
             port = self._addressed(message, route)
+            if message.kind == ALIVE and isinstance(port, CoordinatorPort):
+                self._alive_s[message.sender] = host_seconds()
+            else:
+                self._last_news_s = host_seconds()
             delivered = port.deliver(message, stamp, frame_sizes(frames))
         except BadMessage as problem:
             self._drop(frames, route, problem)
@@ -307,8 +317,16 @@ class Mailroom:
                 raise BadMessage(f"{message.sender} speaks from where it did not join")
         return port
 
+    def _watch_if_due(self) -> None:
+        now_s = host_seconds()
+        if now_s - self._watched_s >= SLICE_S:
+            self._watched_s = now_s
+            for port in self._peers:
+                port.tell_of_life()
+            self._watch()
+
     def _watch(self) -> None:
-        """Nothing came for a while: is the parent still there, and who waits for whom?"""
+        """Is the parent still there, and who waits for whom?"""
         self._facts.flush_if_due()
         if os.getppid() != self._parent:
             raise RunFailed("host", "has gone")
@@ -322,15 +340,24 @@ class Mailroom:
                 continue
             waits_for = f"has waited {waited_s:.0f} s: {port.waits_for()}"
             if waited_s > self._patience_s:
-                if self.losses is None:
+                silent = self._silent(port)
+                if self._alive_s and silent:
+                    waits_for += f"; no sign of life of {few(silent)}"
+                if self.losses is None and (silent or not self._alive_s):
                     raise RunFailed(name, waits_for)
-                for actor in port.silent():
-                    self._lose(self.losses, actor, f"{name} {waits_for}")
+                if self.losses is not None:
+                    for actor in silent:
+                        self._lose(self.losses, actor, f"{name} {waits_for}")
                 continue
-            if waited_s >= 5 and self._said != port.waits_for():
+            if waited_s >= 5 and not self._alive_s and self._said != port.waits_for():
                 self._said = port.waits_for()
                 self._facts.tell("events", name, "waiting", waits_for, port.now_ns, host_seconds())
                 self._facts.flush()
+
+    def _silent(self, port: Port) -> list[str]:
+        """Who owes `port` what it waits for, and has not even told that it is there for as long as its patience."""
+        now_s = host_seconds()
+        return [one for one in port.silent() if now_s - self._alive_s.get(one, 0.0) > self._patience_s]
 
     def _send_frame(self, frame: Frame, *, last: bool) -> None:
         flags = zmq.DONTWAIT if last else zmq.DONTWAIT | zmq.SNDMORE

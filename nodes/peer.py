@@ -93,7 +93,7 @@ def _meet(port: PeerPort, study: Study, number: int, keeper: Keeper | None) -> P
     state = keeper.restore(port) if keeper and keeper.resumed else PeerState(initial(study, number))
     port.expect(COORDINATOR, BEGIN)
     port.recv("control")
-    port.awaits = ""
+    port.awaits, port.is_under_way = "", True
     return state
 
 

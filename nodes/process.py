@@ -29,6 +29,8 @@ from pflsim.timing.clock import clock_maker, host_seconds
 
 LINGER_MS = 5000
 FAILED = 1
+LATER_S = 5.0
+"""So much longer peers wait for each other than their coordinator does for a sign of life: it can say who is stuck."""
 LEAST_BOUND_BYTES = 1 << 26
 MOST_MODELS_PER_FRAME = 64
 """Over a network, no frame is taken that is larger than that of so many models, or than the bytes above."""
@@ -125,9 +127,8 @@ def _run(study: Study, assignment: Assignment, context: "zmq.Context[zmq.Socket[
     if assignment.keys is not None:
         show(socket, assignment.keys, assignment.keys.public)
     patience_ms = 0 if study.is_for_peers and not study.appointments.are_everybodys else 5
-    mailroom = Mailroom(
-        socket, study.run_id, members, facts, study.description.run.patience_s, assignment.process, patience_ms
-    )
+    patience_s = study.description.run.patience_s + (0.0 if runs_hub or not study.is_for_peers else LATER_S)
+    mailroom = Mailroom(socket, study.run_id, members, facts, patience_s, assignment.process, patience_ms)
     mailroom.know(assignment.passes if not study.is_for_peers else {})
     if runs_hub:
         mailroom.losses = Losses(context, socket, assignment.losses) if assignment.losses else None

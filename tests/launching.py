@@ -94,7 +94,7 @@ class Launched:
         self.private = Path(tempfile.mkdtemp(prefix="t-"))  # a short path, for the sockets in it
         (place / "described.toml").write_text(tomli_w.dumps(tables))
         asked = [str(self.out)] if command == "resume" else [str(place / "described.toml"), "--out", str(self.out)]
-        started = [sys.executable, "-m", "launch.cli", command, *asked]
+        started = [sys.executable, "-m", "launch", command, *asked]
         with (place / "stdout").open("wb") as stdout, (place / "stderr").open("wb") as stderr:
             self.process = subprocess.Popen(
                 [*before, *started, *arguments],

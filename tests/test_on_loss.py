@@ -214,6 +214,16 @@ def test_so_they_do_without_two_that_share_a_process_over_tcp(kind: str, launch:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sync, ring", "asynchronous"])
+def test_so_they_do_without_one_that_is_stopped_and_gives_no_sign_of_life(kind: str, launch: Launch) -> None:
+    run = launch(among_peers(kind, run__patience_s=5.0))
+    run.wait_for(lambda run: len(run.rows("rounds")) >= 5)
+    os.kill(run.pid_of("c002"), signal.SIGSTOP)
+    completed_among_peers(run, "c002")
+    assert "no sign of life of c002; the run goes on without it" in run.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sync, ring", "asynchronous", "pairs"])
 def test_so_they_do_under_the_wall_clock(kind: str, launch: Launch) -> None:
     run = launch(among_peers(kind, time={"mode": "wall"}, run__rounds=300))

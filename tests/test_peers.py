@@ -59,6 +59,19 @@ def test_in_step_with_neighbours_the_models_are_the_same_under_the_wall_clock(tm
     assert result.summary["digest"] == expected(tables)[0]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["sync", "asynchronous"])
+def test_peers_that_are_at_work_for_longer_than_the_patience_are_not_taken_for_stuck(
+    engine: str, tmp_path: Path
+) -> None:
+    """Their coordinator hears nothing of them until they have finished, but that they are there."""
+    limits = {"run__patience_s": 5.0, "run__rounds": 10_000, "run__eval_every": 0, "run__stop": {"simulated_s": 7.0}}
+    tables = peers(engine, devices__flops_per_second=1e7, **limits)
+    result = run_here(tables | {"time": {"mode": "wall"}}, tmp_path / "out")
+    assert result.summary["status"] == "done"
+    assert result.summary["time"]["simulated_s"] >= 7.0
+
+
 @pytest.mark.parametrize("engine", ["sync", "pairs"])
 def test_nothing_but_control_passes_the_coordinator(engine: str, tmp_path: Path) -> None:
     result = run_here(peers(engine), tmp_path / "out")

@@ -40,6 +40,19 @@ TOPOLOGIES: dict[str, dict[str, Any]] = {
 }
 
 
+OTHER_GRAPHS: list[dict[str, Any]] = [
+    {"name": "line"},
+    {"name": "torus"},
+    {"name": "regular", "degree": 4},
+    {"name": "small-world"},
+    {"name": "erdos-renyi", "p": 0.5},
+    {"name": "barabasi-albert"},
+    {"name": "exponential"},
+    {"name": "one-peer-exponential"},
+    {"name": "similar"},
+]
+
+
 def tables_of(engine: str, *, algorithm: str = "dfedu", topology: str = "ring", **settings: Any) -> dict[str, Any]:
     """Six peers that take a while, each piece of work another one."""
     slow = {"devices__flops_per_second": 2e6, "devices__jitter": 0.5, "run__rounds": 5, "run__eval_every": 2}
@@ -67,6 +80,14 @@ def test_peers_do_not_depend_on_the_real_order_of_messages(engine: str, links: s
 def test_peers_do_not_depend_on_the_real_order_of_messages_on_any_graph(engine: str, topology: str) -> None:
     tables = tables_of(engine, topology=topology, algorithm="dpsgd", links=LINKS["wifi"])
     assert_same_in_all_orders(tables)
+
+
+@pytest.mark.parametrize("graph", OTHER_GRAPHS, ids=lambda graph: graph["name"])
+def test_nor_on_a_graph_of_any_other_kind(graph: dict[str, Any]) -> None:
+    for engine in ("sync", "asynchronous"):
+        tables = tables_of(engine, links=LINKS["wifi"]) | {"topology": graph}
+        tables["run"] = tables["run"] | {"clients": 9}
+        assert_same_in_all_orders(tables)
 
 
 @pytest.mark.parametrize("availability", [kind for kind in AVAILABILITY if kind != "always"])

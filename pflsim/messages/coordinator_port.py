@@ -30,6 +30,8 @@ class CoordinatorPort(Port):
         self.recorder, self._sequence["control"] = recorder, SAID_BEFORE
 
     def deliver(self, message: Message, stamp: list[Any], sizes: Sizes) -> bool:
+        if message.kind == wire.ALIVE:
+            return False
         if message.kind in (wire.DUE, wire.HERE):
             return self._choose(message)
         if message.kind == wire.HEARD:

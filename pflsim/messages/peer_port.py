@@ -45,6 +45,8 @@ class PeerPort(Port):
         self.takes = wire.TAKEN_BY_PEER
         self.awaits = ""
         """What this peer waits for, in words; empty if it may go on waiting as long as anybody is at work."""
+        self.is_under_way = False
+        """Whether the run has begun for it."""
         self.has_finished = False
         """Whether it will say nothing more by itself."""
         self.crossings: Crossings | None = None
@@ -104,6 +106,11 @@ class PeerPort(Port):
             self._carrier.wait_for_mail(self)
             self._is_between_rounds, self.awaits = False, ""
         return self.chosen.is_after(round)
+
+    def tell_of_life(self) -> None:
+        """Let the coordinator know that this peer is there, if the run has begun."""
+        if self.is_under_way:
+            self._say_beside(COORDINATOR, wire.ALIVE)
 
     def stand(self, round: int) -> None:
         """This peer is about to be written down; its neighbours learn of that, in no time and beside all records."""

@@ -38,6 +38,8 @@ PLACES, HELLO, WELCOME, READY, BEGIN, FINISHED = "PLACES", "HELLO", "WELCOME", "
 WAITING, TELL, LICENCE, MARK = "WAITING", "TELL", "LICENCE", "MARK"
 DUE, WHERE, HERE, CUT = "DUE", "WHERE", "HERE", "CUT"
 LEFT, HEARD = "LEFT", "HEARD"
+ALIVE = "ALIVE"
+"""Says nothing else: a coordinator hears nothing of many peers until they have finished."""
 LOST = "LOST"
 """Never travels: what a port hands out in the place of an answer of an actor that has left the run."""
 
@@ -77,6 +79,7 @@ CHANNEL = {
     CUT: "control",
     LEFT: "control",
     HEARD: "control",
+    ALIVE: "control",
 }
 """Only what travels on the channel "data" takes simulated time and is charged to the method."""
 
@@ -104,7 +107,7 @@ SERVER, COORDINATOR = "server", "coordinator"
 
 TAKEN_BY = {
     SERVER: frozenset({JOIN, RESULT, LOSS, GONE, EVAL_RESULT, STATE, PROMISE, STANDS}),
-    COORDINATOR: frozenset({JOIN, READY, FINISHED, STATE, WAITING, DUE, HERE, HEARD}),
+    COORDINATOR: frozenset({JOIN, READY, FINISHED, STATE, WAITING, DUE, HERE, HEARD, ALIVE}),
 }
 """The kinds that an actor takes; of all others there are many."""
 TAKEN_BY_CLIENT = frozenset({WORK, PROBE, EVAL, STOP, CANCEL, CHECKPOINT, GO_ON})
