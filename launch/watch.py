@@ -1,5 +1,7 @@
 """`pflsim watch`: a run as it goes on, live on a terminal, from its record alone; it reads, and disturbs nothing."""
 
+import json
+import math
 import os
 import select
 import sys
@@ -47,11 +49,13 @@ class Watched:
     rounds: int
     now: Snapshot
     bytes_per_s: float = 0.0
-    """Payload, by the host's clock, since the last look."""
+    """Payload, by the host's clock, since the last look; of a run that is over, in the mean."""
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     """Of each of its processes on this machine, by the name of its log."""
     memory_course: Sequence[int] = ()
     """All of them together since this view began, every `MEMORY_EVERY_S` seconds."""
+    most_bytes: int = 0
+    """The most memory that a run which is over has had, all of its processes together."""
 
     @property
     def remaining_s(self) -> float | None:
@@ -101,7 +105,9 @@ class Watcher:
         self.pause_s = max(EVERY_S, PAUSE_PER_COST * (self._clock() - began_s))
         found = Watched(self._run.description.algorithm.name, self._rounds, now)
         total = sum(now.payload_bytes.values())
-        if self._seen is not None and began_s > self._seen[0]:
+        if now.ended:
+            found.bytes_per_s, found.most_bytes = total / (now.wall_s or math.inf), _most_bytes(self._directory)
+        elif self._seen is not None and began_s > self._seen[0]:
             found.bytes_per_s = (total - self._seen[1]) / (began_s - self._seen[0])
         self._seen = began_s, total
         if not now.ended:
@@ -125,6 +131,13 @@ class Watcher:
                 self._alive_s = now_s
                 self._course.append(sum(weights.values()))
         return self._memory[1]
+
+
+def _most_bytes(directory: Path) -> int:
+    """What the summary says of memory; 0 if there is none, or none that can be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json.loads((directory / "summary.json").read_text(encoding="utf-8"))["memory"]["peak_pss_bytes"])
+    return 0
 
 
 def _opened(directory: Path) -> FinishedRun:
@@ -169,8 +182,8 @@ def view(watched: Watched, width: int, height: int) -> Group:
     room = max(1, height - len(rows) - 4)
     rows += _clients(now, width, room)
     if now.slowest:
-        slow = (f"{one.client} {duration(round(one.mean_ns))}" for one in now.slowest)
-        rows.append(Text(f"slowest, a piece of work in the mean: {', '.join(slow)}"))
+        slow = [f"{one.client} {duration(round(one.mean_ns))}" for one in now.slowest]
+        rows.append(Text(_fitting("slowest, a piece of work in the mean: ", slow, width)))
     rows.append(Text(_last_word(watched), style="dim"))
     for row in rows:
         row.no_wrap, row.overflow = True, "ellipsis"
@@ -184,8 +197,9 @@ def _facts(watched: Watched) -> list[str]:
     ways = {"up": "↑", "down": "↓", "peer": "between peers "}
     sent = [f"{ways[way]}{size(count)}" for way, count in now.payload_bytes.items() if count]
     said.append(" ".join(sent) or "nothing sent")
-    if not now.ended:
-        said.append(f"{size(watched.bytes_per_s)}/s")
+    said.append(f"{size(watched.bytes_per_s)}/s{' in the mean' if now.ended else ''}")
+    if watched.most_bytes:
+        said.append(f"memory up to {size(watched.most_bytes)}")
     if watched.memory_bytes:
         said.append(f"memory {size(sum(watched.memory_bytes.values()))} in {len(watched.memory_bytes)} processes")
     if now.rejected:
@@ -211,8 +225,19 @@ def _memory(watched: Watched, width: int) -> Text:
     """Its course in a third of the line, from nothing to the most, and the largest processes."""
     largest = sorted(watched.memory_bytes.items(), key=lambda one: -one[1])[:_LARGEST]
     course = _spark(watched.memory_course, width // 3, low=0)
-    names = ", ".join(f"{name} {size(count)}" for name, count in largest)
-    return Text.assemble("memory over time ", (course, "cyan"), f"  most: {names}" if names else "")
+    names = [f"{name} {size(count)}" for name, count in largest]
+    most = _fitting("  most: ", names, width - len("memory over time ") - len(course)) if names else ""
+    return Text.assemble("memory over time ", (course, "cyan"), most)
+
+
+def _fitting(label: str, parts: Sequence[str], width: int) -> str:
+    """As many of the parts behind a label as there is room for, one at least."""
+    shown = label + parts[0]
+    for part in parts[1:]:
+        if len(f"{shown}, {part}") > width:
+            break
+        shown += f", {part}"
+    return shown
 
 
 def _spark(values: Sequence[float], width: int, low: float | None = None) -> str:

@@ -146,12 +146,14 @@ def unfinished(tmp_path: Path) -> Path:
 def test_a_finished_run_is_told_once_and_its_record_stays_as_it_was(tmp_path: Path, capsys: Any) -> None:
     run_into(tmp_path / "run", description(**SMALL))
     record = tmp_path / "run" / "record.db"
+    (tmp_path / "run" / "summary.json").write_text('{"memory": {"peak_pss_bytes": 3000000}}')
     before = sha256(record.read_bytes()).digest()
     watch.watch(tmp_path / "run")
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("fedavg  round 4/4  accuracy") and last == "this run is over: done"
+    assert "/s in the mean  memory up to 3.00 MB" in first
     assert sha256(record.read_bytes()).digest() == before
-    assert {path.name for path in record.parent.iterdir()} == {"record.db", "run.toml"}
+    assert {path.name for path in record.parent.iterdir()} == {"record.db", "run.toml", "summary.json"}
 
 
 def test_a_run_of_which_nothing_is_left_is_watched_no_longer(unfinished: Path) -> None:
