@@ -341,7 +341,7 @@ class Mailroom:
             waits_for = f"has waited {waited_s:.0f} s: {port.waits_for()}"
             if waited_s > self._patience_s:
                 silent = self._silent(port)
-                if self._alive_s and silent:
+                if silent and isinstance(port, CoordinatorPort):
                     waits_for += f"; no sign of life of {few(silent)}"
                 if self.losses is None and (silent or not self._alive_s):
                     raise RunFailed(name, waits_for)

@@ -79,6 +79,7 @@ def test_a_client_of_the_learning_workloads_has_exactly_600_training_samples() -
     assert sizes.tolist() == [600] * 10
 
 
+@pytest.mark.timeout(180)
 def test_the_bench_measures_a_workload_and_writes_all_figures(tmp_path: Any) -> None:
     figures = tmp_path / "bench.json"
     command = [sys.executable, "-m", "launch.bench", "W1", "--quick", "--repeat", "1", "--json", str(figures)]

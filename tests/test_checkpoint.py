@@ -204,9 +204,10 @@ def test_so_it_does_where_the_hosts_time_says_when_whichever_rounds_that_are(
         assert_same(whole, expected)
         kept = whole_checkpoints(first, whole)
         rounds |= {*kept}
+        assert len(kept) < 9, "not after every round"
         for round in kept[:1]:
             assert_same(ran(tables, second, round, seed, first, Interval(host_s=5.0)), expected)
-    assert 1 < len(rounds) < 9, "neither none nor all of them"
+    assert len(rounds) > 1
 
 
 @pytest.mark.slow
