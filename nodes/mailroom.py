@@ -203,7 +203,7 @@ class Mailroom:
     def _receive(self) -> None:
         """Take in what has come, or let the time pass for which the nearest actor waits.
 
-        Where time passes by itself, whoever waits for it is asked after each message; else several are one errand.
+        Where time passes by itself, whoever waits for it is asked after each message; to peers several are one errand.
         """
         wait_s = self._seconds_to_nearest() if self._timed else SLICE_S
         if not (self._comes_before_reporting() or self._comes_within(math.ceil(wait_s * 1000))):
@@ -213,7 +213,7 @@ class Mailroom:
         self._take_off()
         if self._timed:
             self._check.extend(self._until)
-        else:
+        elif self._is_among_peers:
             for _ in range(MOST_AT_ONCE):
                 if not int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
                     break

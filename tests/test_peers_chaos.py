@@ -45,7 +45,7 @@ OTHER_GRAPHS: list[dict[str, Any]] = [
     {"name": "torus"},
     {"name": "regular", "degree": 4},
     {"name": "small-world"},
-    {"name": "erdos-renyi", "p": 0.5},
+    {"name": "erdos-renyi", "probability": 0.5},
     {"name": "barabasi-albert"},
     {"name": "exponential"},
     {"name": "one-peer-exponential"},

@@ -116,9 +116,10 @@ def test_so_it_does_among_peers(launch: Launch) -> None:
 
 @pytest.mark.parametrize("engine", ["sync", "fedasync", "peers, asynchronous"])
 def test_so_it_does_where_the_hosts_time_says_when_a_checkpoint_is_kept(engine: str, launch: Launch) -> None:
-    run = launch(long(engine, run__checkpoint_every="0.2 s"))
+    settings = {"run__checkpoint_every": "0.2 s", "run__rounds": 600}
+    run = launch(long(engine, **settings))
     kill(run, "c002", random.Random(4))
-    assert_ends_the_same(run.out, engine)
+    assert_ends_the_same(run.out, engine, **settings)
 
 
 @pytest.mark.parametrize("engine", ["sync", "peers, sync"])
